@@ -11,7 +11,7 @@ import pandas as pd
 from harness import config
 from harness.analysis import results_folder, row_pricing
 from harness.analysis.table import Table
-from harness.aws.clients import is_s3
+from harness.aws import is_s3
 from harness.errors import UsageError
 from harness.pricing import prices, token_prices
 from harness.pricing.instances import DEFAULT_CHOICE, TypeChoice

@@ -40,6 +40,7 @@ _MAX_TOML_BYTES = 1 << 20
 _LONG_KEY = re.compile(
     r"""^[ \t]*\[{0,2}[ \t]*(?:(?:[\w-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')[ \t]*\.[ \t]*){99}""", re.MULTILINE
 )
+_COUNT = re.compile("[0-9]{1,9}")
 # More than any shipped table has.
 _MAX_CSV_BYTES = 64 << 20
 
@@ -286,7 +287,7 @@ def csv_count(location: str, row: CsvRow, column: str) -> int:
     """Parse a whole number."""
 
     def parse(text: str) -> int:
-        if not re.fullmatch("[0-9]{1,9}", text, flags=re.ASCII):
+        if not _COUNT.fullmatch(text):
             raise ValueError
         return int(text)
 

@@ -33,9 +33,9 @@ def parse_weights(text: str) -> Mapping[str, float]:
     return weights
 
 
-def parse_rates(text: str | None) -> dict[str, float]:
-    """Parse exchange rates of axes; no text: none."""
-    rates = {} if text is None else _numbers(text, "--amrs")
+def parse_rates(text: str) -> dict[str, float]:
+    """Parse exchange rates of axes."""
+    rates = _numbers(text, "--amrs")
     for name, rate in rates.items():
         if name == "accuracy" or rate <= 0:
             raise UsageError(

@@ -65,14 +65,12 @@ def _split(text: str, place: int) -> tuple[str, float] | None:
     return (text[:place], offset) if math.isfinite(offset) else None
 
 
-def parse_goal(text: str | None) -> QualityGoal | None:
+def parse_goal(text: str) -> QualityGoal:
     """Parse ``MEASURE=VALUE`` or ``MEASURE=SYSTEM-VALUE``.
 
     Raises:
         UsageError: it is neither, or no mean of the measure can have this value.
     """
-    if text is None:
-        return None
     name, equals, target = (word.strip() for word in text.rpartition("="))
     if not equals or not name or not target:
         raise UsageError(f"--at-least {text}: {FORM}")

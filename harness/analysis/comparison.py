@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,13 +16,15 @@ from harness.analysis.paired_differences import LATENCY, Difference, QueryChange
 from harness.analysis.table import Row, Validity, ended
 from harness.driver.records import Outcome
 from harness.errors import FileError, UsageError
-from harness.evaluation.evaluate_runs import FlaggedQueries, evaluate_runs
-from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.per_query import PerQuery
 from harness.progress import bar
 from harness.results import reader
 from harness.results.schema import matches
 from harness.stats import Estimate, Floats
+
+if TYPE_CHECKING:
+    from harness.evaluation.evaluate_runs import FlaggedQueries
+    from harness.evaluation.judged_runs import JudgedRuns
 
 # Key of a test: the queries, the systems, the metric, the fingerprint of the differences.
 Test = tuple[Hashable, frozenset[str], str, str]
@@ -209,6 +211,8 @@ def compare_run_pairs(
         measures: as ir_measures parses them; queries are listed by the first.
         count: queries to list with the largest gain, and as many with the largest loss.
     """
+    from harness.evaluation.evaluate_runs import evaluate_runs  # late: stored rows are judged already
+
     with bar("compare", "judging") as step:
         evaluated = evaluate_runs(runs, measures, step)
     choice = QueryChoice(evaluated.measures[0], count, runs.queries)

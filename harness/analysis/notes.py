@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from harness import stats
 from harness.analysis.table import Overhead, Row, Validity, processors
 from harness.driver.records import Outcome
-from harness.evaluation.evaluate_runs import unjudged_share_notes
+from harness.evaluation.judged_runs import unjudged_share_notes
 from harness.pricing import cost, token_prices
 from harness.pricing.instances import DEFAULT_CHOICE, TypeChoice
 from harness.pricing.prices import Snapshot, StoragePrice

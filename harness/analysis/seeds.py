@@ -17,7 +17,6 @@ from harness.analysis import axes
 from harness.analysis.table import FirstStage, Resources, Row, Table, Timing, Validity
 from harness.driver.records import Outcome
 from harness.errors import counted
-from harness.evaluation.evaluate import mean_estimate
 from harness.evaluation.per_query import PerQuery
 from harness.stats import Estimate
 
@@ -93,6 +92,8 @@ def _mean_values(found: Sequence[PerQuery]) -> PerQuery:
 
 def _mean_row(rows: Sequence[Row], members: Sequence[Row], model: str, values: PerQuery | None) -> Row:
     """Return the mean of the measured rows of a model's seeds."""
+    from harness.evaluation.evaluate import mean_estimate  # late: most suites name no seeds
+
     first = rows[0]
     measures = _means([row.measures for row in rows])
     if values is not None:

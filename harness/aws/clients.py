@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import filesystem
+from harness.aws import S3, is_s3
 from harness.aws.errors import aws_errors
 from harness.errors import RemoteError, UsageError
 from harness.remote.storage import Clock
@@ -23,7 +24,6 @@ from harness.remote.storage import Clock
 CONNECTIONS = 32
 _ATTEMPTS = 8
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
-_SCHEME = "s3://"
 # Distinguishes the users of one role.
 VARIABLE = "HARNESS_OWNER"
 SUITE = "harness:suite"
@@ -153,19 +153,14 @@ class S3Uri:
         return S3Uri(self.bucket, self.key(*names))
 
     def __str__(self) -> str:
-        return _SCHEME + "/".join(filter(None, (self.bucket, self.prefix)))
-
-
-def is_s3(text: str) -> bool:
-    """Return whether a text names a place in S3."""
-    return text.startswith(_SCHEME)
+        return S3 + "/".join(filter(None, (self.bucket, self.prefix)))
 
 
 def parse_uri(text: str) -> S3Uri:
     """Read ``s3://bucket/prefix``; raise a UsageError for another text."""
     if not is_s3(text):
         raise UsageError(f"{text!r} is not a place in S3; write s3://BUCKET or s3://BUCKET/PREFIX")
-    bucket, _, prefix = text.removeprefix(_SCHEME).partition("/")
+    bucket, _, prefix = text.removeprefix(S3).partition("/")
     if not _BUCKET.fullmatch(bucket):
         raise UsageError(f"{text!r}: {bucket!r} is not a bucket's name; write s3://BUCKET or s3://BUCKET/PREFIX")
     prefix = prefix.strip("/")

@@ -12,17 +12,18 @@ from harness.analysis.leaderboard import LeaderboardQuery
 from harness.cli.locations import mirrored
 from harness.cli.options import FiniteRange, cache_option, parsed_by, price_options, record_options, results_argument
 from harness.cli.output import PAGE, PICTURES, Destination, destination_options
-from harness.cli.stored_results import StoredResults, draw, judging_options, measures_option, stored_results
+from harness.cli.stored_results import (
+    StoredResults,
+    draw,
+    judging_options,
+    measures_option,
+    rates_option,
+    stored_results,
+)
 from harness.commands import option
 from harness.errors import UsageError
 from harness.report.leaderboard import leaderboard_document
 
-rates_option = click.option(
-    "--amrs",
-    callback=parsed_by(axis_numbers.parse_rates),
-    metavar="AXIS=RATE,...",
-    help="Fixed exchange rates, e.g. latency=33.0507,cost=10.4392.",
-)
 leaderboard_options = record_options(
     "query",
     LeaderboardQuery,

@@ -7,13 +7,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from harness import config
-from harness.aws.clients import is_s3
+from harness.aws import is_s3
 from harness.errors import HarnessError, UsageError
 from harness.progress import bar, filtering
-from harness.results.store import ResultPublisher
+
+if TYPE_CHECKING:
+    from harness.results.store import ResultPublisher
 
 # Names of harness.aws.results.mirror.FileSelection, which is imported only for results in S3.
 Files = Literal["RECORDS", "FIGURES", "ALL"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import errno
+import importlib
 import inspect
 import math
 import os
@@ -23,10 +24,9 @@ import click
 from click.core import ParameterSource
 
 from harness import config, filesystem
-from harness.aws.clients import is_s3
+from harness.aws import is_s3
 from harness.cli.lines import say
 from harness.errors import HarnessError, UnknownName, UsageError
-from harness.launch.images import platforms
 from harness.pricing import prices, token_prices
 from harness.pricing.instances import ARCHITECTURE_CHOICES, GENERATION_CHOICES, TypeChoice
 from harness.pricing.prices import Snapshot
@@ -98,6 +98,13 @@ def given_parameters() -> dict[str, click.Parameter]:
 def parsed_by(parse: Callable[[Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
     """Return a callback of an option that parses its value."""
     return lambda _context, _parameter, value: parse(value)
+
+
+def parsed_late(module: str, function: str, unset: Any = None) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """Return a callback of an option that imports the parser only for a given value."""
+    return lambda _context, _parameter, value: (
+        unset if value is None else getattr(importlib.import_module(module), function)(value)
+    )
 
 
 # A URL, also in NAME=URL, and a host with a port; s3:// is a place that harness reads.
@@ -245,6 +252,8 @@ def platform_option(text: str) -> Decorator:
 
     def parse(given: str | None) -> str | None:
         try:
+            from harness.launch.images import platforms  # late: few commands take a platform
+
             return platforms.parse(given) if given is not None else None
         except UnknownName as error:
             raise click.BadParameter(str(error)) from error

@@ -1,27 +1,27 @@
-"""`harness report`: the table, the page or the pictures of stored results."""
+"""`harness report`: the table, the page or the pictures of stored results.
+
+Each layout imports what it alone needs, so that the first screen waits for no other's.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import click
 
-from harness.analysis import cheapest, long_documents, published, published_measures, seeds
-from harness.analysis.cheapest import QualityGoal
-from harness.analysis.leaderboard import LeaderboardQuery
-from harness.analysis.published import Published
-from harness.analysis.results_folder import ReadResults
-from harness.cli.leaderboard import rates_option
+from harness.analysis import published
 from harness.cli.locations import as_given, mirrored
-from harness.cli.options import cache_option, parsed_by, price_options, record_options, results_argument
+from harness.cli.options import cache_option, parsed_by, parsed_late, price_options, record_options, results_argument
 from harness.cli.output import FORMATS, PAGE, PICTURES, Destination, destination_options
 from harness.cli.stored_results import (
     StoredResults,
     draw,
     judging_options,
     measures_option,
+    rates_option,
     show_pictures,
     stored_results,
     tested,
@@ -29,13 +29,13 @@ from harness.cli.stored_results import (
 from harness.commands import command
 from harness.errors import UnknownName, UsageError
 from harness.report import LAYOUTS, render, study
-from harness.report import cheapest as cheapest_report
-from harness.report.long_documents import answer, long_documents_document
-from harness.report.plots import long_documents as long_plots
-from harness.report.published_measures import measures_document
 from harness.report.summary import SummaryView, summary_section
-from harness.results import suite_record
 from harness.untrusted import split_list
+
+if TYPE_CHECKING:
+    from harness.analysis.cheapest import QualityGoal
+    from harness.analysis.published import Published
+    from harness.analysis.results_folder import ReadResults
 
 LONG_DOCUMENTS = "long-documents"
 # The line that says where everything else is.
@@ -84,7 +84,7 @@ view_options = record_options(
 @click.option(
     "--at-least",
     "goal",
-    callback=parsed_by(cheapest.parse_goal),
+    callback=parsed_late("harness.analysis.cheapest", "parse_goal"),
     metavar="MEASURE=VALUE",
     help="Find the cheapest row whose mean reaches this (nDCG@10=0.68), or is at most this far below another system's"
     " (nDCG@10=bm25-0.002), and the next cheaper one.",
@@ -163,6 +163,9 @@ def _check_options(form: str, short: bool, view: SummaryView, amrs: Mapping[str,
 
 def _cheapest(request: ReportRequest) -> None:
     """Show the cheapest row that reaches a goal."""
+    from harness.analysis import cheapest
+    from harness.report.cheapest import answer, cheapest_document
+
     goal, destination = request.goal, request.destination
     assert goal is not None, "the layout takes no other request"
     if (
@@ -181,9 +184,9 @@ def _cheapest(request: ReportRequest) -> None:
         raise UnknownName("measure", goal.measure, table.measures)
     found = cheapest.find(table, results.per_query, goal)
     if destination.form == "md" and not destination.wide:
-        destination.show_answer(lambda escape, width: (cheapest_report.answer(found, goal, table, escape, width),))
+        destination.show_answer(lambda escape, width: (answer(found, goal, table, escape, width),))
     else:
-        destination.show_report(cheapest_report.cheapest_document(found, goal, table))
+        destination.show_report(cheapest_document(found, goal, table))
 
 
 def _page(request: ReportRequest) -> None:
@@ -194,6 +197,11 @@ def _page(request: ReportRequest) -> None:
 
 def _long_documents(request: ReportRequest) -> None:
     """Show what reading beyond the first part gains and costs."""
+    from harness.analysis import long_documents, published_measures, seeds
+    from harness.report.long_documents import answer, long_documents_document
+    from harness.report.plots.long_documents import write_pictures
+    from harness.results import suite_record
+
     stored, destination = request.stored, request.destination
     folder = destination.folder if destination.form in PICTURES else None
     if published.is_in(stored.results):
@@ -209,7 +217,7 @@ def _long_documents(request: ReportRequest) -> None:
     made = long_documents.build(found.table, found.per_query, firstp, (*found.table.measures, "")[0])
     paper = published_measures.long_documents()
     if folder is not None:
-        drawn = long_plots.write_pictures(made, paper, folder, destination.form)
+        drawn = write_pictures(made, paper, folder, destination.form)
         show_pictures(drawn, [] if made.groups else ["no picture: no suite of these results names a FirstP ([firstp])"])
     elif destination.form == "md" and not destination.wide:
         destination.show_answer(lambda escape, width: (answer(made, paper, escape, width),))
@@ -219,6 +227,9 @@ def _long_documents(request: ReportRequest) -> None:
 
 def _measures(request: ReportRequest) -> None:
     """Show a paper's measures, which have neither latency nor cost."""
+    from harness.analysis import published_measures
+    from harness.report.published_measures import measures_document
+
     view, results = request.view, request.stored.results
     if request.form in PICTURES or view != SummaryView():
         option = "--columns and --sort are" if view != SummaryView() else f"--format {request.form} is"
@@ -227,6 +238,8 @@ def _measures(request: ReportRequest) -> None:
 
 
 def _pictures(request: ReportRequest) -> None:
+    from harness.analysis.leaderboard import LeaderboardQuery
+
     if request.layout != "rows":
         raise UsageError(f"--layout {request.layout} shapes a table; leave it out to draw pictures")
     found = request.read()

@@ -13,8 +13,8 @@ import click
 
 from harness import config
 from harness.analysis.table import Table
-from harness.aws import price_list, rental
-from harness.aws.clients import Connections, is_s3, parse_uri
+from harness.aws import is_s3, price_list, rental
+from harness.aws.clients import Connections, parse_uri
 from harness.aws.objects import Objects
 from harness.aws.rental import RentalBackend, RentalOptions, RentalRequest
 from harness.cli.launchers import (

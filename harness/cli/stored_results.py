@@ -7,15 +7,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from harness.analysis import published, rejudge, results_folder, row_pricing, seeds
-from harness.analysis.leaderboard import LeaderboardQuery
-from harness.analysis.rejudge import QrelsOverride
+from harness.analysis import published, results_folder, row_pricing, seeds
 from harness.analysis.results_folder import ReadResults, Selection
 from harness.analysis.row_pricing import Tariff
-from harness.analysis.stored_runs import read_stored_runs
 from harness.analysis.table import Table
 from harness.cli.lines import say
 from harness.cli.locations import if_any, readable
@@ -27,18 +25,23 @@ from harness.cli.options import (
     only_option,
     parse_measures,
     parsed_by,
+    parsed_late,
     record_options,
     results_path,
 )
 from harness.cli.output import Destination
 from harness.errors import UsageError
-from harness.evaluation import judged_runs, measure_names, trec_lines
-from harness.evaluation.judged_runs import JudgedRuns
-from harness.evaluation.per_query import PerQuery
-from harness.progress import Progress
+from harness.evaluation import measure_names, trec_lines
 from harness.report.plots import KINDS
 from harness.results import suite_record
 from harness.untrusted import one_line
+
+if TYPE_CHECKING:
+    from harness.analysis.leaderboard import LeaderboardQuery
+    from harness.analysis.rejudge import QrelsOverride
+    from harness.evaluation.judged_runs import JudgedRuns
+    from harness.evaluation.per_query import PerQuery
+    from harness.progress import Progress
 
 # Up to this number of rows, values by query are read for one sentence.
 _MOST_TESTED = 500
@@ -72,6 +75,14 @@ def queries_option(text: str = "With run files: the queries that count, as JSON 
     return click.option("--queries", type=click.Path(path_type=Path), help=f"{text}  [default: those judged]")
 
 
+rates_option = click.option(
+    "--amrs",
+    callback=parsed_late("harness.analysis.axis_numbers", "parse_rates", unset={}),
+    metavar="AXIS=RATE,...",
+    help="Fixed exchange rates, e.g. latency=33.0507,cost=10.4392.",
+)
+
+
 def judging_options(command: Command) -> Command:
     """Add ``--qrels`` and ``--without-queries``, by which stored runs are judged."""
     option = qrels_option(
@@ -100,6 +111,10 @@ class StoredResults:
     @cached_property
     def override(self) -> QrelsOverride | None:
         """Other qrels, or queries left out."""
+        if self.qrels is None and self.without_queries is None:
+            return None
+        from harness.analysis import rejudge  # late: only for other judgements
+
         return rejudge.read(self.qrels, self.without_queries)
 
     def read(self, *, distances: bool = False) -> ReadResults:
@@ -185,7 +200,9 @@ class RunSelection:
         if len(self.runs) > 1 or self.names_run_files:
             raise UsageError("run files need their judgements; name them with --qrels, or give one folder of results")
         folder = readable(self.runs[0] if self.runs else Path("results"), self.cache)
-        stored = read_stored_runs(folder, self.only)
+        from harness.analysis import rejudge, stored_runs  # late: most commands read rows, not runs
+
+        stored = stored_runs.read_stored_runs(folder, self.only)
         override = rejudge.read(self.qrels, self.without_queries)
         return stored if override is None else rejudge.override_runs(stored, override)
 
@@ -238,6 +255,9 @@ def read_run_files(
     watch: Callable[[Path], Progress | None] = lambda _: None,
 ) -> tuple[JudgedRuns]:
     """Read run files and their qrels; ``watch`` gives the progress callback of each file."""
+    from harness.analysis import rejudge
+    from harness.evaluation import judged_runs
+
     texts = judged_runs.read_queries(queries) if queries else None
     override = rejudge.read(None, without_queries)
     runs_of_files = judged_runs.read_runs(qrels, runs, texts, watch)

@@ -10,7 +10,14 @@ from typing import Any
 from harness.errors import UsageError, counted
 from harness.evaluation import measure_names, per_query
 from harness.evaluation.evaluate import Evaluation, evaluate
-from harness.evaluation.judged_runs import UNJUDGED_DEPTH, JudgedRuns, UnjudgedHits, UnknownQueries, count_unjudged
+from harness.evaluation.judged_runs import (
+    UNJUDGED_DEPTH,
+    JudgedRuns,
+    UnjudgedHits,
+    UnknownQueries,
+    count_unjudged,
+    unjudged_share_notes,
+)
 from harness.evaluation.per_query import PerQuery
 from harness.progress import Progress, silent
 from harness.untrusted import in_other_form
@@ -229,26 +236,6 @@ def qrels_notes(runs: JudgedRuns) -> tuple[str, ...]:
         return runs.notes
     count = f"{count_and_ids(queries)} of {len(runs.judged_ids):,} judged queries"
     return (*runs.notes, f"{count} have no relevant document; they count")
-
-
-def unjudged_share_notes(dataset: str, depth: int, systems: Mapping[str, set[float]]) -> Iterator[str]:
-    """Yield a note on the shares of unjudged hits of systems on one dataset, unless all hits are judged."""
-    if not any(max(shares) > 0 for shares in systems.values()):
-        return
-    ordered = sorted(systems, key=lambda name: (-max(systems[name]), name))
-    listed = [f"{name} {_percentages(systems[name])}" for name in ordered]
-    if len(listed) > _MAX_NAMED:
-        listed = [*listed[:2], f"... {listed[-1]} ({len(listed)} systems)"]
-    hits = "first hits" if depth == 1 else f"first {depth} hits"
-    yield (
-        f"Unjudged among the {hits} on {dataset}: {', '.join(listed)}. They count as not relevant, so a "
-        "system whose hits were never pooled looks worse than it is (`harness pool` lists them)."
-    )
-
-
-def _percentages(shares: set[float]) -> str:
-    ends = dict.fromkeys(f"{share:.0%}" if share >= 0.095 or not share else f"{share:.1%}" for share in sorted(shares))
-    return "–".join(dict.fromkeys((next(iter(ends)), list(ends)[-1])))
 
 
 def count_and_ids(queries: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ import glob
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -25,6 +25,8 @@ _ID_NAMES = frozenset({"id", "qid", "queryid", "topic", "topicid", "number"})
 _TEXT_NAMES = frozenset({"text", "query", "querytext", "title", "question"})
 # Ranks to look at for unjudged hits where no measure has a cutoff.
 UNJUDGED_DEPTH = 10
+# Systems that a note names.
+_MOST_NAMED = 8
 
 
 @dataclass(frozen=True)
@@ -225,6 +227,26 @@ def count_unjudged(run: Run, qrels: Qrels, queries: Iterable[str], depth: int) -
             unjudged += missing
             shares.append(missing / len(ranking))
     return UnjudgedHits(depth, hits, unjudged, sum(shares) / len(shares) if shares else None)
+
+
+def unjudged_share_notes(dataset: str, depth: int, systems: Mapping[str, set[float]]) -> Iterator[str]:
+    """Yield a note on the shares of unjudged hits of systems on one dataset, unless all hits are judged."""
+    if not any(max(shares) > 0 for shares in systems.values()):
+        return
+    ordered = sorted(systems, key=lambda name: (-max(systems[name]), name))
+    listed = [f"{name} {_percentages(systems[name])}" for name in ordered]
+    if len(listed) > _MOST_NAMED:
+        listed = [*listed[:2], f"... {listed[-1]} ({len(listed)} systems)"]
+    hits = "first hits" if depth == 1 else f"first {depth} hits"
+    yield (
+        f"Unjudged among the {hits} on {dataset}: {', '.join(listed)}. They count as not relevant, so a "
+        "system whose hits were never pooled looks worse than it is (`harness pool` lists them)."
+    )
+
+
+def _percentages(shares: set[float]) -> str:
+    ends = dict.fromkeys(f"{share:.0%}" if share >= 0.095 or not share else f"{share:.1%}" for share in sorted(shares))
+    return "–".join(dict.fromkeys((next(iter(ends)), list(ends)[-1])))
 
 
 def pair_files(names: Sequence[str]) -> list[tuple[Path, Path]]:

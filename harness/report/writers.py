@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from harness.commands import SPAN, parts, words_of
 from harness.errors import UnknownName
-from harness.report import latex
 from harness.report.document import Grid, ReportDocument, Section, Value
 from harness.untrusted import Text, escaped, is_formula, one_line, raw_text
 
@@ -178,6 +177,8 @@ def _dense(value: object) -> str:
 
 def write_latex(document: ReportDocument) -> str:
     """Return the sections as a LaTeX fragment, numbered ``tab:harness-1`` and on; a single one may float."""
+    from harness.report import latex  # late: one form of four
+
     return latex.write_sections((document.printed or document.sections)(latex.escape))
 
 

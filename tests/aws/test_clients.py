@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from botocore.utils import parse_timestamp
 
-from harness.aws import clients
-from harness.aws.clients import Connections, S3Uri, is_s3, parse_uri
+from harness.aws import clients, is_s3
+from harness.aws.clients import Connections, S3Uri, parse_uri
 from harness.errors import UsageError
 
 

@@ -77,8 +77,12 @@ def harness(tiny_runs: Call, bench: Bench) -> Call:
     return tiny_runs
 
 
+# `harness systems` reads all that ship.
+_EACH_FILE = [pytest.param(name, marks=pytest.mark.slow) if "systems" in READ_BY[name] else name for name in READ_BY]
+
+
 @pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN)
-@pytest.mark.parametrize("name", READ_BY)
+@pytest.mark.parametrize("name", _EACH_FILE)
 def test_broken_file_is_one_line_in_every_command(harness: Call, name: str, content: bytes) -> None:
     Path(name).write_bytes(content)
     for command in READ_BY[name]:

@@ -14,6 +14,13 @@ from harness.config import data_root
 
 NEVER = {"boto3", "botocore", "docker", "harness.aws.results", "ir_datasets", "ir_measures", "matplotlib", "nltk"}
 NEVER |= {"pandas", "requests", "scipy"}
+OTHER_LAYOUTS = {
+    "harness.report.cheapest",
+    "harness.report.latex",
+    "harness.report.leaderboard",
+    "harness.report.plots.style",
+}
+OTHER_LAYOUTS |= {"harness.evaluation.evaluate", "harness.analysis.long_documents", "harness.aws.clients"}
 REPORT = ("report", str(data_root() / "results" / "published" / "quickstart"))
 
 
@@ -26,7 +33,10 @@ REPORT = ("report", str(data_root() / "results" / "published" / "quickstart"))
             NEVER | {"numpy", "pyarrow", "pydantic", "rich", "harness.untrusted", "harness.analysis", "harness.jobs"},
         ),
         # The rows are cached: nothing is scored again.
-        (REPORT, NEVER | {"pyarrow.dataset", "rich.progress", "harness.datasets", "harness.report.page"}),
+        (
+            REPORT,
+            NEVER | {"pyarrow.dataset", "rich.progress", "harness.datasets", "harness.report.page"} | OTHER_LAYOUTS,
+        ),
     ],
     ids=["help", "report"],
 )

@@ -21,6 +21,7 @@ def sandbox(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Sandbox]
     made.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sandbox", "name"), [(name, name) for name in misdeeds.MISDEEDS], indirect=["sandbox"])
 def test_each_misdeed_is_seen(sandbox: Sandbox, name: str) -> None:
     expected = misdeeds.MISDEEDS[name][1]

@@ -1,7 +1,7 @@
 """No file of a stranger brings down what reads it: an error of one line or a good value, within bounds.
 
-The bounds: 5 s of CPU time, 512 MiB of memory, nothing written outside the reader's own folder.  ``make quick`` reads a
-small sample, ``make test`` a larger one, both the same in each run; ``make soak`` draws thousands by chance.
+The bounds: 5 s of CPU time, 512 MiB of memory, nothing written outside the reader's own folder.  ``make test`` reads a
+sample, the same in each run; ``make soak`` draws thousands by chance.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from tests.fuzz.child import Example, Reader, Sandbox
 from tests.fuzz.readers import READERS
 from tests.support import chance
 
-_FEW, _SOME, _MANY = 8, 76, 2000
+pytestmark = pytest.mark.slow
+_SOME, _MANY = 76, 2000
 _NUMBER = st.integers(0, MOST_NUMBER - 1)
 # A whole command takes a tenth of a second for each example.
 _COMMANDS = [name for name, reader in READERS.items() if name.startswith("harness ") and reader.weight < 0.1]
-_QUICK = [name for name in READERS if name not in _COMMANDS]
 every_reader = pytest.mark.parametrize("name", READERS)
-every_quick_reader = pytest.mark.parametrize("name", _QUICK)
+every_quick_reader = pytest.mark.parametrize("name", [name for name in READERS if name not in _COMMANDS])
 
 
 def _examples(reader: Reader) -> SearchStrategy[Example]:
@@ -99,17 +99,11 @@ def _read_oddities(
     assert not wrong, wrong
 
 
-@pytest.mark.parametrize("name", [*_QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in _COMMANDS)])
+@every_reader
 def test_reader_refuses_odd_things_in_place_of_its_files(name: str, sandbox: Callable[[str], Sandbox]) -> None:
     _read_oddities(sandbox(name), READERS[name], changes.ODDITIES)
 
 
-@every_quick_reader
-def test_reader_withstands_a_few_damaged_files(name: str, sandbox: Callable[[str], Sandbox]) -> None:
-    _read_examples(sandbox(name), READERS[name], _FEW)
-
-
-@pytest.mark.slow
 @every_quick_reader
 def test_reader_withstands_bombs(name: str, sandbox: Callable[[str], Sandbox]) -> None:
     _read_oddities(sandbox(name), READERS[name], changes.BOMBS, _fits)
@@ -121,7 +115,6 @@ def test_reader_withstands_bombs_in_place_of_any_file(name: str, sandbox: Callab
     _read_oddities(sandbox(name), READERS[name], changes.BOMBS)
 
 
-@pytest.mark.slow
 @every_reader
 def test_reader_withstands_some_damaged_files(name: str, sandbox: Callable[[str], Sandbox]) -> None:
     _read_examples(sandbox(name), READERS[name], _SOME)
@@ -144,7 +137,6 @@ _FOUND = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", _FOUND)
 def test_reader_withstands_what_was_found(name: str, sandbox: Callable[[str], Sandbox]) -> None:
     assert sandbox(name).complaint(_FOUND[name]) is None

@@ -22,7 +22,7 @@ def folder(tmp_path: Path) -> SharedFolder:
     return open_folder(path)
 
 
-@pytest.fixture(params=["folder", "S3"])
+@pytest.fixture(params=["folder", pytest.param("S3", marks=pytest.mark.cloud)])
 def storage(request: pytest.FixtureRequest) -> Storage:
     made: Storage = request.getfixturevalue("folder" if request.param == "folder" else "work")
     return made
