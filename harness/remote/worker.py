@@ -303,6 +303,12 @@ class Worker:
             retry(report, None, _END_ATTEMPTS, lambda _failures, _error: time.sleep(_WAIT_S))
 
 
+def read_assignment(path: Path) -> Assignment:
+    """Read the file that ``--part`` names."""
+    with reading(path, "only a worker's agent writes it"):
+        return read(Assignment, str(path), read_whole(path, records.MOST_BYTES))
+
+
 def suite_of(part: WorkerPart, file: Path) -> Suite:
     """Return a part's suite, with the datasets in the folder of ``file``."""
     # In their order, because the overhead is measured on the first.
@@ -317,8 +323,7 @@ def run_part(file: Path, given: RunOptions, launcher: Launcher, work: Callable[[
 
     ``work`` opens the storage of an address.
     """
-    with reading(file, "only a worker's agent writes it"):
-        assignment = read(Assignment, str(file), read_whole(file, records.MOST_BYTES))
+    assignment = read_assignment(file)
     loaded = suite_of(assignment.part, file)
     uploader = Uploader(assignment, work(assignment.work), given.cache)
     try:

@@ -23,7 +23,6 @@ def _modules(folder: str, names: str) -> tuple[str, ...]:
 FUZZED = {
     *_modules("", "config containment untrusted"),
     *_modules("analysis", "first_stage published published_measures rejudge row_cache"),
-    *_modules("aws/batch/agent", "container"),
     *_modules("aws/results", "mirror publish"),
     *_modules(
         "datasets",
@@ -45,6 +44,7 @@ FUZZED = {
 }
 # Module of harness -> what it reads, which no stranger writes.
 OWN = {
+    "aws/batch/agent/container": "a bundle, whose hash it checks",
     "aws/batch/agent/host": "the agent's own files",
     "aws/batch/suite_stack": "a template of harness",
     "aws/clients": "the name of this machine's owner",
