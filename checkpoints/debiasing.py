@@ -34,7 +34,7 @@ def make(client: docker.DockerClient, out: Path, dataset: Path, *, cache: Path, 
     long_documents.write_unjudged(cache, corpus)
     small.train_missing(client, models, KINDS, cache=cache, heard=heard, corpus=corpus)
     for kind in KINDS:
-        long_documents.write_system(images / "rerank" / "systems" / f"{kind.name}-small.toml", _system(kind, models))
+        stand_in.write_system(images / "rerank" / "systems" / f"{kind.name}-small.toml", _system(kind, models))
     long_documents.write_first_stage(dataset, models / long_documents.FIRST_STAGE, images)
     return [long_documents.write_two_stages(kind.name, images) for kind in KINDS]
 

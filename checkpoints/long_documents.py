@@ -75,10 +75,12 @@ def write_unjudged(cache: Path, target: Path) -> None:
     """Write the documents of SciFact that no query judges: none holds a passage that is relevant in a test."""
     scifact = datasets.load(datasets.find("scifact", data_root()), cache)
     judged = {line.split()[2] for line in scifact.qrels.decode("utf-8").splitlines()}
-    fresh = target.with_suffix(".partial")
-    with fresh.open("wb") as file, gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
+    with (
+        filesystem.atomic_write(target) as partial,
+        partial.open("wb") as file,
+        gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed,
+    ):
         packed.writelines(_lines(scifact.corpus, judged))
-    fresh.replace(target)
 
 
 def _lines(corpus: Any, without: set[str]) -> Iterator[bytes]:
@@ -94,7 +96,7 @@ def write_first_stage(dataset: Path, folder: Path, images: Path) -> None:
     shutil.copyfile(dataset / CANDIDATES, folder / "run.trec")
     shutil.copyfile(dataset / "queries.jsonl", folder / "queries.jsonl")
     asset = {"folder": folder.name, "licence": "NOASSERTION", "sha256": stand_in.checksums(folder)}
-    write_system(
+    stand_in.write_system(
         images / "fixed-run" / "systems" / f"{FIRST_STAGE}.toml",
         {
             "description": f"the candidates of {dataset.name}, in random order",
@@ -112,11 +114,4 @@ def write_two_stages(name: str, images: Path) -> Path:
         "components": [FIRST_STAGE, f"{name}-small"],
         "search_params": {"depth": 50},
     }
-    return write_system(images / "two-stage" / "systems" / f"{FIRST_STAGE}-{name}.toml", told)
-
-
-def write_system(file: Path, told: dict[str, Any]) -> Path:
-    """Write a system's file; return it."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(stand_in.as_toml(told), encoding="utf-8")
-    return file
+    return stand_in.write_system(images / "two-stage" / "systems" / f"{FIRST_STAGE}-{name}.toml", told)

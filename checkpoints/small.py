@@ -200,9 +200,8 @@ def _train(
 def _note(models: Path, kind: Kind, key: str) -> None:
     places = [place for each in kind.folders.values() for place in each]
     folders = {place: stand_in.checksums(models / place) for place in places}
-    fresh = _note_file(models, kind).with_suffix(".partial")
-    fresh.write_text(json.dumps({"key": key, "folders": folders}, indent=2) + "\n", encoding="utf-8")
-    fresh.replace(_note_file(models, kind))
+    with filesystem.atomic_write(_note_file(models, kind)) as partial:
+        partial.write_text(json.dumps({"key": key, "folders": folders}, indent=2) + "\n", encoding="utf-8")
 
 
 def _made(models: Path, kind: Kind) -> str | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
+
+import tomlkit
 
 from harness import filesystem
 from harness.config import read_toml
@@ -58,46 +59,23 @@ def write(
     # One folder may be published in parts, from several places.
     folders = dict.fromkeys(asset["folder"] for asset in told.get("assets", []))
     changed["assets"] = [_asset(models / folder) for folder in folders]
-    target = images / published.parent.parent.name / "systems" / f"{name}.toml"
-    text = as_toml(changed)
-    if not target.is_file() or target.read_text(encoding="utf-8") != text:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        fresh = target.with_suffix(".partial")
-        fresh.write_text(text, encoding="utf-8")
-        fresh.replace(target)
-    return target
+    return write_system(images / published.parent.parent.name / "systems" / f"{name}.toml", changed)
+
+
+def write_system(file: Path, keys: dict[str, Any]) -> Path:
+    """Write a system's file, unless it is there and the same; return it."""
+    text = tomlkit.dumps(keys)
+    if not file.is_file() or file.read_text(encoding="utf-8") != text:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with filesystem.atomic_write(file) as partial:
+            partial.write_text(text, encoding="utf-8")
+    return file
 
 
 def checksums(folder: Path) -> dict[str, str]:
     """sha256 of every file of a folder, by its path in it."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): filesystem.sha256(path) for path in files}
-
-
-def as_toml(told: dict[str, Any]) -> str:
-    """Scalars, lists of scalars, tables and lists of tables, as they stand in a system's file."""
-    lines: list[str] = []
-    _table(lines, "", told)
-    return "\n".join(lines).lstrip("\n") + "\n"
-
-
-def _table(lines: list[str], path: str, told: dict[str, Any]) -> None:
-    nested = {key: value for key, value in told.items() if isinstance(value, dict) or _is_tables(value)}
-    # A string of JSON is one of TOML; so are its numbers, its lists and true and false.
-    lines += [f"{_key(key)} = {json.dumps(value)}" for key, value in told.items() if key not in nested]
-    for key, value in nested.items():
-        inside = f"{path}.{_key(key)}" if path else _key(key)
-        for each in value if isinstance(value, list) else [value]:
-            lines += ["", f"[[{inside}]]" if isinstance(value, list) else f"[{inside}]"]
-            _table(lines, inside, each)
-
-
-def _is_tables(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(each, dict) for each in value)
-
-
-def _key(key: str) -> str:
-    return key if key.replace("_", "").replace("-", "").isalnum() and key.isascii() else json.dumps(key)
 
 
 def _asset(folder: Path) -> dict[str, Any]:

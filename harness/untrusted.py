@@ -13,9 +13,8 @@ import os
 import re
 import stat
 import tomllib
-import unicodedata
 import zlib
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from enum import Enum
@@ -346,14 +345,6 @@ def finite_number(text: str) -> float:
     if value - value != 0 or not text.isascii() or "_" in text or text != text.strip():
         raise ValueError("is not a finite number")
     return value
-
-
-def in_other_form(name: str, known: Container[str]) -> str | None:
-    """Return the known id that differs from an unknown one in its Unicode normalisation only (NFC, NFD), if any."""
-    if name.isascii():
-        return None
-    forms = (unicodedata.normalize(form, name) for form in ("NFC", "NFD"))
-    return next((form for form in forms if form != name and form in known), None)
 
 
 def fields_of(line: str) -> list[str]:

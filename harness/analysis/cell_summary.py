@@ -133,7 +133,6 @@ def _with_latency(timed: Timings, throughput_qps: Estimate = _MISSING, service_s
         found.queries,
         found.trials,
         throughput_qps=throughput_qps,
-        notes=_overlong_stages(timed),
         by_query_s=_by_query(timed),
         quantiles_s=stats.quantiles(timed.latency_s, SHARES) if len(timed.latency_s) else (),
     )
@@ -216,22 +215,6 @@ def _stages(timed: Timings) -> dict[str, Timing]:
     found = {name: _timing(timed, seconds) for name, seconds in timed.stages_s.items()}
     overlap = "the stages of a sample sum to more than its time"
     return found | {name: _timing(timed, seconds, overlap) for name, seconds in timed.other_s.items()}
-
-
-def _overlong_stages(timed: Timings) -> tuple[str, ...]:
-    """Note stages longer than the query itself: they time something else."""
-    outer = timed.outer_stages_s
-    if not outer:
-        return ()
-    total = timed.staged_s
-    over = int(np.sum(total > timed.latency_s + timings.clock_error_s(timed.latency_s)))
-    if not over:
-        return ()
-    names = ", ".join(outer)
-    return (
-        f"the stages ({names}) sum to more than the end-to-end latency in {over:,} of {len(total):,} samples: they "
-        "overlap or are not this query's; let stages_s() of the adapter say the last query's alone",
-    )
 
 
 def _counts(timed: Timings) -> dict[str, float]:

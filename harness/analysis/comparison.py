@@ -23,7 +23,6 @@ from harness.results.schema import matches
 from harness.stats import Estimate, Floats
 
 if TYPE_CHECKING:
-    from harness.evaluation.evaluate_runs import FlaggedQueries
     from harness.evaluation.judged_runs import JudgedRuns
 
 # Key of a test: the queries, the systems, the metric, the fingerprint of the differences.
@@ -39,7 +38,7 @@ class ComparisonSide:
 
     name: str
     row: Row | None = None
-    flagged: FlaggedQueries | None = None
+    flagged: Mapping[str, tuple[str, ...]] | None = None
 
 
 @dataclass(frozen=True)

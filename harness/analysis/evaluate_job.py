@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import logging
 from collections.abc import Sequence
@@ -76,7 +75,6 @@ class JobEvaluator:
         self.override = override
         self._vectors = vectors
         self._bases: dict[Path, JudgementBasis] = {}
-        self._qrels = functools.cache(trec.read_stored_qrels)
 
     def evaluate(self, job: StoredJob) -> JobEvaluation:
         """Score a job's run.
@@ -110,7 +108,7 @@ class JobEvaluator:
         elif path in self._bases:
             basis = self._bases[path]
         else:
-            stored = self._qrels(path)
+            stored = trec.read_stored_qrels(path)
             basis = JudgementBasis(stored) if self.override is None else rejudge.judgement_basis(stored, self.override)
             self._bases[path] = basis
         if self.override is None or not self.override.without:

@@ -291,7 +291,7 @@ def _differs(one: ComparisonGroup, other: ComparisonGroup) -> str:
 
 
 def _beyond(row: Row, query: LeaderboardQuery) -> str | None:
-    """Name the threshold that a row exceeds, and say whether its interval reaches it."""
+    """Name the threshold that a row exceeds."""
     for bound in query.bounds:
         axis = axes.axis(bound.axis, query.measure)
         figure = axis.read(row)
@@ -299,9 +299,7 @@ def _beyond(row: Row, query: LeaderboardQuery) -> str | None:
         for limit, beyond, word in ((bound.at_most, 1, "above"), (bound.at_least, -1, "below")):
             if limit is None or beyond * figure.value <= beyond * limit:
                 continue
-            end = figure.low if beyond > 0 else figure.high
-            open_ = " (its interval reaches it)" if end is not None and beyond * end <= beyond * limit else ""
-            return f"{axis.label} {figure.value:.4g} {axis.unit} is {word} {limit:g}{open_}"
+            return f"{axis.label} {figure.value:.4g} {axis.unit} is {word} {limit:g}"
     return None
 
 

@@ -27,16 +27,6 @@ _NONE = Estimate(None)
 _GAIN = Axis("gain", "gain over FirstP", "%", True, lambda _: Estimate(None))
 
 
-@dataclass(frozen=True)
-class RatioAxis:
-    """One cost of reading the whole document: name, words, and a row's figure.  ``timed``: depends on the machine."""
-
-    name: str
-    label: str
-    read: Callable[[Row], Estimate]
-    timed: bool = False
-
-
 def _count(name: str) -> Callable[[Row], Estimate]:
     return lambda row: Estimate(row.counts.get(name), reason="not counted")
 
@@ -46,12 +36,17 @@ def _score(row: Row) -> Estimate:
     return Estimate(None, reason=f"no stage {SCORE!r} was timed") if timing is None else timing.mean_s
 
 
-RATIOS = (
-    RatioAxis("latency", "mean latency", attrgetter("latency.mean_s"), timed=True),
-    RatioAxis("score", "time of stage score", _score, timed=True),
-    RatioAxis("flop", "FLOP", _count("flop")),
-    RatioAxis("tokens", "tokens", _count("tokens")),
+# The costs of reading the whole document; times depend on the machine.
+RATIOS = tuple(
+    Axis(name, label, "x FirstP", False, read)
+    for name, label, read in (
+        ("latency", "mean latency", attrgetter("latency.mean_s")),
+        (SCORE, "time of stage score", _score),
+        ("flop", "FLOP", _count("flop")),
+        ("tokens", "tokens", _count("tokens")),
+    )
 )
+_TIMED = ("latency", SCORE)
 
 
 @dataclass(frozen=True)
@@ -197,10 +192,10 @@ def _relative(gain: Difference | None, base: float | None, measure: str) -> Esti
     return whole.map(lambda points: 100 * points / base)
 
 
-def _ratio(axis: RatioAxis, row: Row, first: Row) -> Estimate:
+def _ratio(axis: Axis, row: Row, first: Row) -> Estimate:
     """Return a cost over FirstP's; its interval holds every ratio of two numbers in the two intervals."""
     ours, theirs = axis.read(row), axis.read(first)
-    if axis.timed:
+    if axis.name in _TIMED:
         if row.profile != first.profile:
             return Estimate(None, reason=f"on different hardware: {row.profile}, FirstP on {first.profile}")
         if _hardware(row) != _hardware(first):
@@ -228,7 +223,7 @@ def _group(place: ComparisonGroup, profile: str, systems: Sequence[ReadingOn]) -
     return LongGroup(place, profile, tuple(firsts.values()), placed)
 
 
-def _states(axis: RatioAxis, systems: Sequence[ReadingOn]) -> dict[str, FrontState]:
+def _states(axis: Axis, systems: Sequence[ReadingOn]) -> dict[str, FrontState]:
     """Place systems with respect to the front of gain and one ratio; FirstP has no gain at ratio 1."""
     figures = [
         (each.row, {_GAIN.name: each.relative, axis.name: each.ratios.get(axis.name, _NONE)}) for each in systems
@@ -241,5 +236,4 @@ def _states(axis: RatioAxis, systems: Sequence[ReadingOn]) -> dict[str, FrontSta
     if not points:
         return {}
     origin = FrontPoint("", "", {_GAIN.name: Estimate(0.0), axis.name: Estimate(1.0)})
-    ratio = Axis(axis.name, axis.label, "x FirstP", False, axis.read)
-    return pareto_front.states_of_points([*points, origin], [_GAIN, ratio])
+    return pareto_front.states_of_points([*points, origin], [_GAIN, axis])

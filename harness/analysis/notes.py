@@ -83,7 +83,6 @@ def of_table(
         *of_first_stages(rows),
         *of_recordings(rows),
         *of_unjudged(rows),
-        *_smallest(rows),
         *not_comparable(rows),
     )
 
@@ -202,25 +201,6 @@ def _overhead(overhead: Sequence[Overhead]) -> Iterator[str]:
         said.append(f"{where} {figures}{doubts}")
     if said:
         yield f"harness's own overhead per query (null system in the same envelope): {'; '.join(said)}."
-
-
-def _smallest(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield the smallest profile that passes on each dataset (the third memory figure, measuring rule 19)."""
-    held: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
-    for row in rows:
-        if row.isolation.holds_envelope and row.outcome is not Outcome.NOT_APPLICABLE:
-            held[row.dataset][row.system].append(row)
-    for dataset, systems in sorted(held.items()):
-        compared = {name: of for name, of in sorted(systems.items()) if len({row.memory_limit_bytes for row in of}) > 1}
-        if compared:
-            found = ", ".join(f"{name} {_smallest_profile(of)}" for name, of in compared.items())
-            yield f"Smallest profile here that passes on {dataset}: {found}."
-
-
-def _smallest_profile(rows: Sequence[Row]) -> str:
-    passed = [row for row in rows if row.outcome is Outcome.OK]
-    smallest = min(passed, key=lambda row: (row.memory_limit_bytes, row.cpus, row.gpus, row.profile), default=None)
-    return smallest.profile if smallest else "none"
 
 
 def not_comparable(rows: Sequence[Row]) -> tuple[str, ...]:

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 
 from pydantic import Field, model_validator
@@ -198,51 +197,6 @@ class PublishedMeasures:
         if table is None or table.gain is None:
             return {}
         return {line[table.key]: float(line[table.gain]) for line in self.lines[table.number] if line[table.gain]}
-
-    def wrong_gains(self) -> Iterator[tuple[str, str, str]]:
-        """Yield place, printed gain and expected interval of each gain that contradicts the printed figures.
-
-        Printed figures are rounded, so the expected gain is an interval.
-        """
-        for place, printed, ends in self._gains():
-            if ends is None:
-                yield place, printed, "[firstp] and [tables.over] name no baseline with a figure for this row"
-            elif not ends[0] - _half(printed) <= Fraction(printed) <= ends[1] + _half(printed):
-                yield place, printed, f"{float(ends[0]):+.2f} to {float(ends[1]):+.2f}"
-
-    def _gains(self) -> Iterator[tuple[str, str, tuple[Fraction, Fraction] | None]]:
-        """Yield each printed gain with its place, and the least and the largest gain that the figures allow."""
-        for table in self.about.tables:
-            by_system = {line[table.key]: line for line in self.lines[table.number]}
-            for system, line in by_system.items():
-                base = by_system.get(self.baseline(table, system) or "", {})
-                cells, base_cells = table.cells(line), table.cells(base) if base else {}
-                pairs = {name: (cell, base_cells[name]) for name, cell in cells.items() if name in base_cells}
-                place = f"{table.name}, {system}"
-                for name, cell in cells.items():
-                    if cell.gain and base.get(name) != LOST:
-                        yield f"{place}, {name}", cell.gain, _ends([pairs[name]] if name in pairs else [])
-                # Without one of its figures a mean cannot be checked.
-                if table.gain and line[table.gain] and LOST not in (*line.values(), *base.values()):
-                    yield place, line[table.gain], _ends([*pairs.values()])
-
-
-def _half(printed: str) -> Fraction:
-    """Return half a unit of the last printed digit."""
-    return Fraction(1, 2 * 10 ** len(printed.partition(".")[2]))
-
-
-def _ends(pairs: Sequence[tuple[PrintedCell, PrintedCell]]) -> tuple[Fraction, Fraction] | None:
-    """Return the least and the largest mean relative gain in per cent that rounded figures allow."""
-    if not pairs:
-        return None
-    figures = [(one.figure, other.figure) for one, other in pairs]
-
-    def mean(sign: int) -> Fraction:
-        ratios = [(Fraction(a) + sign * _half(a)) / (Fraction(b) - sign * _half(b)) - 1 for a, b in figures]
-        return 100 * sum(ratios, Fraction()) / len(ratios)
-
-    return mean(-1), mean(1)
 
 
 def read(folder: Path) -> PublishedMeasures:

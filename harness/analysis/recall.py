@@ -115,9 +115,9 @@ def compare_with_exact(
     elif not exact:
         raise UsageError("no suite of these results names an exact search ([exact] in its file); name one with --of")
     wanted = [ExactPair(dataset, system, exact[system]) for dataset, system in found if system in exact]
-    pairs = [_pair(found, pair) for pair in wanted]
+    rows = {(row.origin, key): row for row in table.rows for key in (row.key, *row.keys)}
     measure = (*table.measures, "")[0]
-    return RecallTable(measure, _with_changes(pairs, table, per_query, measure))
+    return RecallTable(measure, _with_changes([_pair(found, pair, rows) for pair in wanted], per_query, measure))
 
 
 def _by_system(jobs: Iterable[StoredJob]) -> dict[tuple[str, str], list[StoredJob]]:
@@ -135,23 +135,26 @@ def _rank(job: StoredJob) -> tuple[bool, bool]:
 
 
 def _pair(
-    found: Mapping[tuple[str, str], Sequence[StoredJob]], pair: ExactPair
-) -> tuple[ExactPair, tuple[StoredJob, StoredJob] | None]:
-    """Compare a pair; return the two jobs behind it as well, if they could be compared."""
+    found: Mapping[tuple[str, str], Sequence[StoredJob]],
+    pair: ExactPair,
+    rows: Mapping[tuple[str | None, str], Row],
+) -> ExactPair:
+    """Compare a pair, if two of its jobs can be compared; ``rows``: by the origin and the key of a job."""
     mine, theirs = found[pair.dataset, pair.system], found.get((pair.dataset, pair.exact), ())
     if not theirs:
         elsewhere = sorted(other for other, name in found if name == pair.exact)
         where = f"on {', '.join(elsewhere)} alone" if elsewhere else "nowhere"
-        return replace(pair, reason=f"dataset: {pair.exact} was measured {where}"), None
+        return replace(pair, reason=f"dataset: {pair.exact} was measured {where}")
     # The first two jobs that fit, over hardware profiles, scenarios and suites.
     reasons = [(_reason(job, other), job, other) for job in mine for other in theirs]
     fitting = next(((job, other) for reason, job, other in reasons if reason is None), None)
     if fitting is None:
-        return replace(pair, reason=reasons[0][0]), None
+        return replace(pair, reason=reasons[0][0])
+    row, exact_row = (rows.get((job.origin, job.result.key)) for job in fitting)
     try:
-        return _compared(pair, *fitting), fitting
+        return replace(_compared(pair, *fitting), row=row, exact_row=exact_row)
     except HarnessError as error:  # a damaged file affects one row only
-        return replace(pair, reason=f"stored run cannot be read: {error}"), None
+        return replace(pair, reason=f"stored run cannot be read: {error}")
 
 
 def _reason(job: StoredJob, exact: StoredJob) -> str | None:
@@ -213,18 +216,10 @@ def _overlap(rankings: Mapping[str, tuple[Sequence[str], Sequence[str]]], k: int
     return TopOverlap(k, evaluate.mean_estimate(by_query), whole, by_query)
 
 
-def _with_changes(
-    pairs: Sequence[tuple[ExactPair, tuple[StoredJob, StoredJob] | None]],
-    table: Table,
-    per_query: Mapping[str, PerQuery],
-    measure: str,
-) -> tuple[ExactPair, ...]:
-    """Add to each compared pair its rows and the paired difference of their measure."""
-    by_key = {(row.origin, key): row for row in table.rows for key in (row.key, *row.keys)}
-    rows = [[by_key.get((job.origin, job.result.key)) for job in jobs] if jobs else (None, None) for _, jobs in pairs]
-    both = [(exact, row) for row, exact in rows if row is not None and exact is not None]
+def _with_changes(pairs: Sequence[ExactPair], per_query: Mapping[str, PerQuery], measure: str) -> tuple[ExactPair, ...]:
+    """Add to each compared pair the paired difference of its rows in the measure."""
+    both = [(pair.exact_row, pair.row) for pair in pairs if pair.row is not None and pair.exact_row is not None]
     differences = iter(comparison.paired(both, per_query, measure))
     return tuple(
-        replace(pair, row=row, exact_row=exact, change=next(differences).interval if row and exact else pair.change)
-        for (pair, _), (row, exact) in zip(pairs, rows, strict=True)
+        replace(pair, change=next(differences).interval) if pair.row and pair.exact_row else pair for pair in pairs
     )

@@ -20,7 +20,6 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib import metadata
-from io import BufferedReader
 from pathlib import Path
 
 from pydantic import TypeAdapter
@@ -41,7 +40,7 @@ from harness.untrusted import open_regular, reason_of
 log = logging.getLogger(__name__)
 
 _ROWS, _QUERIES = ".rows.cache", ".queries.parquet"
-_MOST_HEADER_BYTES = 1 << 12
+_LONGEST_STAMP = 1 << 12
 # Numbers depend on these libraries and on our own sources.
 _LIBRARIES = ("ir-measures", "numpy", "pyarrow", "scipy")
 # The files of a job that rows are made of, and the files of a suite, five folders above a job's.
@@ -95,11 +94,18 @@ class RowCache:
         name = hashlib.sha256(_bytes(json.dumps([str(folder.resolve()), list(measures), judged]))).hexdigest()[:32]
         self.path = cache / "tables" / f"{name}{_ROWS}"
         self._queries = cache / "tables" / f"{name}{_QUERIES}"
-        self._folder, self._judged, self._stamp = folder, judged, folder_stamp(folder)
+        self._folder, self._stamp = folder, folder_stamp(folder)
 
     def table(self) -> Table | None:
         """Return the cached table if it is still valid."""
-        return _table(self.path, self._stamp)
+        found = _read(self.path)
+        if found is None or found[0] != self._stamp:
+            return None
+        try:
+            with _no_collection():
+                return _table_adapter().validate_json(found[1])
+        except ValueError:
+            return None
 
     def per_query(self) -> dict[str, PerQuery] | None:
         """Return the values by query if they are still valid."""
@@ -107,14 +113,13 @@ class RowCache:
 
     def cells(self) -> dict[str, CellRow]:
         """Return the cells of the last write by stamp, even if other cells have changed since."""
-        stamp = _header(self.path).get("stamp", "")
-        by_query = per_query.read(self._queries, stamp)
-        lines = _lines(self.path, stamp) if stamp else None
-        if lines is None or by_query is None:
+        found = _read(self.path)
+        by_query = None if found is None else per_query.read(self._queries, found[0])
+        if found is None or by_query is None:
             return {}
         try:
-            rows = _table_adapter().validate_json(lines[0]).rows
-            cells = list(zip(rows, _evidence_adapter().validate_json(lines[1]), strict=True))
+            rows = _table_adapter().validate_json(found[1]).rows
+            cells = list(zip(rows, _evidence_adapter().validate_json(found[2]), strict=True))
         except _DAMAGE:
             return {}
         return {
@@ -129,7 +134,6 @@ class RowCache:
         if folder_stamp(self._folder) != self._stamp:
             return
         try:
-            header = json.dumps({"stamp": self._stamp, "judged": self._judged}).encode()
             table = _table_adapter().dump_json(built.table, exclude_defaults=True)
             evidence = _evidence_adapter().dump_json(
                 [(cell.stamp if cell.per_query else None, cell.facts, cell.disagreements) for cell in built.cells],
@@ -139,34 +143,11 @@ class RowCache:
                 # Values by query come first, because rows without them would look complete.
                 per_query.write(scratch / _QUERIES, built.per_query.values(), self._stamp)
                 (scratch / _QUERIES).replace(self._queries)
-                (scratch / _ROWS).write_bytes(header + b"\n" + gzip.compress(table + b"\n" + evidence, 1))
+                (scratch / _ROWS).write_bytes(self._stamp.encode() + b"\n" + gzip.compress(table + b"\n" + evidence, 1))
                 (scratch / _ROWS).replace(self.path)
         except (OSError, ValueError) as error:
             reason = reason_of(error)
             log.info("%s: cannot be written: %s; the next table is computed again", self.path, reason)
-
-
-@dataclass(frozen=True)
-class CachedFile:
-    """A cache file that is valid now; ``table`` is ``None`` if it is damaged."""
-
-    path: Path
-    table: Table | None
-    per_query: dict[str, PerQuery] | None
-
-
-def cached_files(folder: Path, cache: Path) -> Iterator[CachedFile]:
-    """Find the cached rows of ``folder`` in its present state, scored by the stored judgements.
-
-    Raises:
-        FileError: ``folder`` is missing or cannot be read.
-    """
-    stamp = folder_stamp(folder)
-    for path in sorted((cache / "tables").glob(f"*{_ROWS}")):
-        header = _header(path)
-        if header.get("stamp") == stamp and not header.get("judged"):
-            queries = path.with_name(path.name.removesuffix(_ROWS) + _QUERIES)
-            yield CachedFile(path, _table(path, stamp), per_query.read(queries, stamp))
 
 
 def folder_stamp(folder: Path) -> str:
@@ -245,43 +226,17 @@ def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-@contextlib.contextmanager
-def _own(path: Path) -> Iterator[tuple[dict[str, str], BufferedReader]]:
-    """Open a cache file of this user; yield its header, and the packed rest."""
-    with open_regular(path) as stream:
-        if os.fstat(stream.fileno()).st_uid != os.getuid():
-            raise PermissionError(f"{path}: belongs to another user")
-        header = json.loads(stream.readline(_MOST_HEADER_BYTES))
-        yield header if isinstance(header, dict) else {}, stream
-
-
-def _header(path: Path) -> dict[str, str]:
-    """Read the header of a cache file; empty if the file is missing, damaged or another user's."""
+def _read(path: Path) -> tuple[str, bytes, bytes] | None:
+    """Read stamp, table and evidence of a cache file; None if it is missing, damaged or another user's."""
     try:
-        with _own(path) as (header, _):
-            return header
+        with open_regular(path) as stream:
+            if os.fstat(stream.fileno()).st_uid != os.getuid():
+                return None
+            stamp = stream.readline(_LONGEST_STAMP).decode("ascii").rstrip("\n")
+            with unpacked(stream) as content:
+                table, evidence = content.read().split(b"\n")
+            return stamp, table, evidence
     except _DAMAGE:
-        return {}
-
-
-def _lines(path: Path, stamp: str) -> list[bytes] | None:
-    """Read table and evidence; None if the file is missing, damaged, another user's or has another stamp."""
-    try:
-        with _own(path) as (header, rest), unpacked(rest) as content:
-            lines = content.read().split(b"\n") if header.get("stamp") == stamp else []
-    except _DAMAGE:
-        return None
-    return lines if len(lines) == 2 else None
-
-
-def _table(path: Path, stamp: str) -> Table | None:
-    lines = _lines(path, stamp)
-    if lines is None:
-        return None
-    try:
-        with _no_collection():
-            return _table_adapter().validate_json(lines[0])
-    except ValueError:
         return None
 
 

@@ -7,21 +7,19 @@ the averages, so that a difference does not rest on a lucky seed.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 
 from harness.analysis import axes
-from harness.analysis.table import FirstStage, Resources, Row, Table, Timing, Validity
+from harness.analysis.table import Latency, Resources, Row, Table, Timing, Validity
 from harness.driver.records import Outcome
 from harness.errors import counted
 from harness.evaluation.per_query import PerQuery
 from harness.stats import Estimate
 
-# How fields of the seeds' records become one, by name.
-_Means = Mapping[str, Callable[[Sequence[Any]], Any]]
 # The beginning of the note under a table with such means.
 NOTE = "means over seeds"
 # From best to worst: the mean is as doubtful as its most doubtful seed.
@@ -95,7 +93,8 @@ def _mean_row(rows: Sequence[Row], members: Sequence[Row], model: str, values: P
     from harness.evaluation.evaluate import mean_estimate  # late: most suites name no seeds
 
     first = rows[0]
-    measures = _means([row.measures for row in rows])
+    measures = _mean_of([row.measures for row in rows])
+    stages = [row.first_stage for row in rows]
     if values is not None:
         for name in measures.keys() & values.measures.keys():
             column = zip(values.query_ids, values.measures[name].tolist(), strict=True)
@@ -109,18 +108,21 @@ def _mean_row(rows: Sequence[Row], members: Sequence[Row], model: str, values: P
         measures=measures,
         validity=max((row.validity for row in rows), key=_VALIDITIES.index),
         findings=tuple(dict.fromkeys(finding for row in rows for finding in row.findings)),
-        latency=_mean_record([row.latency for row in rows], _LATENCY),
-        throughput_qps=_mean([row.throughput_qps for row in rows]),
-        resources=_mean_record([row.resources for row in rows], _RESOURCES),
-        index=_mean_record([row.index for row in rows], _INDEX),
-        cost=_mean_record([row.cost for row in rows], _COST),
-        judged=_mean_record([row.judged for row in rows], {"unjudged_share": _average}),
-        counts={
-            name: mean
-            for name in first.counts
-            if (mean := _average([row.counts.get(name) for row in rows])) is not None
-        },
-        first_stage=_mean_stage([row.first_stage for row in rows]),
+        latency=_mean_record(
+            [row.latency for row in rows],
+            _TIMES,
+            # The seeds' queries and jobs are not pooled, so no spread is known.
+            spread_s={},
+            trial_means_s=tuple(itertools.chain.from_iterable(row.latency.trial_means_s for row in rows)),
+            trial_spread_s=None,
+        ),
+        throughput_qps=_mean_of([row.throughput_qps for row in rows]),
+        resources=_mean_record([row.resources for row in rows], _USED),
+        index=_mean_record([row.index for row in rows], ("size_bytes", "build_s")),
+        cost=_mean_record([row.cost for row in rows], _COSTS),
+        judged=_mean_record([row.judged for row in rows], ("unjudged_share",)),
+        counts=_mean_of([row.counts for row in rows]),
+        first_stage=None if None in stages else _mean_record(stages, ("gain", "harm")),
         trials=_sum(row.trials for row in rows),
         jobs=sum(row.jobs for row in rows),
         attempts=sum(row.attempts for row in members),
@@ -129,10 +131,11 @@ def _mean_row(rows: Sequence[Row], members: Sequence[Row], model: str, values: P
     )
 
 
-def _mean_record(records: Sequence[Any], means: _Means) -> Any:
-    """Return the first record with the named fields replaced by a mean over all records."""
-    changes = {name: mean([getattr(each, name) for each in records]) for name, mean in means.items()}
-    return replace(records[0], **changes)
+def _mean_record(records: Sequence[Any], names: Iterable[str], **others: Any) -> Any:
+    """Return the first record with the named fields replaced by a mean over all records, and with other fields."""
+    return replace(
+        records[0], **{name: _mean_of([getattr(each, name) for each in records]) for name in names}, **others
+    )
 
 
 def _seed_notes(rows: Sequence[Row], members: Sequence[Row]) -> Iterable[str]:
@@ -148,30 +151,36 @@ def _seed_notes(rows: Sequence[Row], members: Sequence[Row]) -> Iterable[str]:
         yield f"not in the mean, as they failed: {', '.join(failed)}; run them again"
 
 
-def _mean(estimates: Sequence[Estimate]) -> Estimate:
-    """Return the mean of the seeds' figures; its ends are the means of the seeds' ends, as if errors were equal."""
-    missing = next((each for each in estimates if each.value is None), None)
-    if missing is not None:
-        return missing
-    values = [each.value for each in estimates if each.value is not None]
-    lows, highs = [each.low for each in estimates], [each.high for each in estimates]
-    reason = next((each.reason for each in estimates if each.reason), None)
-    return Estimate(float(np.mean(values)), _average(lows), _average(highs), reason)
+def _mean_of(figures: Sequence[Any]) -> Any:
+    """Return the mean of the seeds' figures: estimates, timings, numbers, or figures by name; of bytes the largest.
 
-
-def _means(figures: Sequence[Mapping[str, Estimate]]) -> dict[str, Estimate]:
-    """Return the means of figures by name."""
-    return {name: _mean([each.get(name, Estimate(None)) for each in figures]) for name in figures[0]}
+    The ends of an interval are the means of the seeds' ends, as if errors were equal.  A number that a seed lacks is
+    missing.
+    """
+    known = [figure for figure in figures if figure is not None]
+    if not known:
+        return None
+    if isinstance(known[0], Mapping):
+        means = {name: _mean_of([each.get(name) for each in known]) for name in known[0]}
+        return {name: mean for name, mean in means.items() if mean is not None}
+    if isinstance(known[0], Timing):
+        return Timing(*(_mean_of([each and getattr(each, name) for each in figures]) for name in ("mean_s", "p50_s")))
+    if isinstance(known[0], Estimate):
+        missing = [each or Estimate(None) for each in figures if each is None or each.value is None]
+        if missing:
+            return missing[0]
+        value = float(np.mean([each.value for each in known]))
+        low, high = (_average([getattr(each, name) for each in known]) for name in ("low", "high"))
+        return Estimate(value, low, high, next((each.reason for each in known if each.reason), None))
+    if isinstance(known[0], int):
+        return max(known)
+    return _average(figures)
 
 
 def _average(numbers: Sequence[float | None]) -> float | None:
     """Return the mean; ``None`` if a number is missing."""
     known = [number for number in numbers if number is not None]
-    return float(np.mean(known)) if known and len(known) == len(numbers) else None
-
-
-def _most(numbers: Sequence[int | None]) -> int | None:
-    return max((number for number in numbers if number is not None), default=None)
+    return float(np.mean(known)) if len(known) == len(numbers) else None
 
 
 def _sum(numbers: Iterable[int | None]) -> int | None:
@@ -179,36 +188,6 @@ def _sum(numbers: Iterable[int | None]) -> int | None:
     return None if None in known else sum(filter(None, known))
 
 
-def _mean_timing(timings: Sequence[Timing | None]) -> Timing | None:
-    known = [each for each in timings if each is not None]
-    if not known:
-        return None
-    whole = known if len(known) == len(timings) else [Timing(Estimate(None), Estimate(None))]
-    return Timing(_mean([each.mean_s for each in whole]), _mean([each.p50_s for each in whole]))
-
-
-def _mean_stages(stages_s: Sequence[Mapping[str, Timing]]) -> dict[str, Timing | None]:
-    return {name: _mean_timing([each.get(name) for each in stages_s]) for name in stages_s[0]}
-
-
-def _mean_stage(stages: Sequence[FirstStage | None]) -> FirstStage | None:
-    """Return the first stage, which all seeds share, with the seeds' mean gain and harm."""
-    known = [each for each in stages if each is not None]
-    if len(known) < len(stages):
-        return None
-    return replace(known[0], gain=_means([each.gain for each in known]), harm=_means([each.harm for each in known]))
-
-
-# How each figure of the seeds becomes one.  No spread is kept: the seeds' queries and jobs are not pooled.
-_LATENCY: _Means = {
-    **dict.fromkeys(("mean_s", "p50_s", "p95_s", "p99_s"), _mean),
-    **dict.fromkeys(("like_queries_s", "these_queries_s", "at_most_s"), _means),
-    "service_s": _mean_timing,
-    "stages_s": _mean_stages,
-    "spread_s": lambda _: {},
-    "trial_means_s": lambda means: tuple(itertools.chain.from_iterable(means)),
-    "trial_spread_s": lambda _: None,
-}
-_RESOURCES: _Means = {each.name: _most if each.metadata.get("rule") is max else _average for each in fields(Resources)}
-_INDEX: _Means = {"size_bytes": _most, "build_s": _average}
-_COST: _Means = dict.fromkeys(("sequential", "saturated", "tokens", "build", "storage_per_month"), _mean)
+_TIMES = [each.name for each in fields(Latency) if each.name not in ("spread_s", "trial_means_s", "trial_spread_s")]
+_USED = [each.name for each in fields(Resources)]
+_COSTS = ("sequential", "saturated", "tokens", "build", "storage_per_month")

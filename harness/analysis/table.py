@@ -150,7 +150,6 @@ class TokenPrice:
     model: str
     usd_per_million_in: float
     usd_per_million_out: float
-    usd_per_million_cached_in: float | None
     batch_discount: float | None
     date: str
     source: str

@@ -10,7 +10,7 @@ import click
 
 from harness.analysis import results_folder
 from harness.cli.lines import say
-from harness.cli.locations import as_given, if_any, mirrored, named_as_given, source
+from harness.cli.locations import as_given, mirrored, named_as_given, source
 from harness.cli.options import cache_option, price_options, record_options, results_argument
 from harness.cli.output import FORMATS, Destination, destination_options, output_option
 from harness.cli.stored_results import StoredResults, measures_option, stored_results
@@ -96,14 +96,14 @@ def merge(sources: tuple[str, ...], output: Path, cache: Path) -> None:
 def verify(results: Path, destination: Destination, cache: Path) -> None:
     """Check the stored RESULTS (a folder; default: results) by their seals and checksums, and recompute their figures.
 
-    Checks every file of a job, the suite's manifest, suite.json, pins.json, qrels, query samples and verdicts, the
-    origins of merged results, and cached rows.  Does not check reports, which `harness report` writes again.
+    Checks every file of a job, the suite's manifest, suite.json, pins.json, qrels, query samples and verdicts, and the
+    origins of merged results.  Does not check reports, which `harness report` writes again.
 
     Prints a line for each mismatch (its place, the stored and the recomputed value), a note about unchecked files, then
     the number of mismatches.  Exit code 1 if it is not 0.
     """
     with bar("verifying", "jobs") as step:
-        verified = verify_results(results, cache=if_any(cache), progress=step)
+        verified = verify_results(results, step)
     mismatches = [Mismatch(*(as_given(text, cache) for text in astuple(each))) for each in verified.mismatches]
     notes = [as_given(note, cache) for note in verified.notes]
     destination.show_report(verification_document(verified.looked_at, mismatches, notes))

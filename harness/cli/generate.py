@@ -14,7 +14,7 @@ from harness.cli.lines import say
 from harness.cli.options import FiniteRange, cache_option, parsed_by
 from harness.commands import option
 from harness.datasets.dureader_questions import LabelRule, label_questions
-from harness.datasets.generate import CUTS, FULL, KINDS, UNIFORM
+from harness.datasets.generate import CUTS, KINDS
 from harness.datasets.generate import generate as write_collection
 from harness.datasets.generate.collection import NO_LICENCE
 from harness.errors import UsageError, counted
@@ -97,11 +97,6 @@ _SHOWN = 90  # characters of a licence; README.md has the full text
     type=click.IntRange(1, _MOST_TOKENS),
     help="The longest document (far-relevant, uniform, shuffled), distractor (larger).  [default: 1431; shuffled: "
     "8109; larger: 512]",
-)
-@click.option(
-    "--length",
-    type=click.Choice([UNIFORM, FULL]),
-    help="Draw lengths from the range, or fill every document (far-relevant, uniform).  [default: uniform]",
 )
 @click.option(
     "--lengths",

@@ -175,7 +175,7 @@ def _is_without_judgements(qrels: Path | None) -> bool:
     if qrels is None:
         return True
     trec_lines.refuse_pipe(qrels)  # opened here, read later
-    return not pools.has_judgements(qrels)
+    return not trec.read_qrels(qrels)
 
 
 def _ensemble(rerankers: tuple[Path, ...], keep: int | None) -> Ensemble | None:

@@ -16,7 +16,7 @@ from harness.datasets import ir_datasets, msmarco, xor_tydi
 from harness.datasets.corpus import PreparedCorpus, prepare_corpus
 from harness.datasets.dataset import Dataset, Language, QuerySample, draw_sample
 from harness.datasets.ir_datasets import IrDataset
-from harness.datasets.licence import MS_MARCO, XOR_TYDI, Licence, read_licence
+from harness.datasets.licence import MS_MARCO, XOR_TYDI, Licence
 from harness.datasets.passage_positions import positions_content
 from harness.errors import FileError, UnknownName
 from harness.progress import Progress, bar, silent
@@ -48,6 +48,7 @@ class DatasetFacts(ConfigModel):
     licence: ForeignText | None = Field(
         default=None, description="licence of the texts; copies that harness generates name it"
     )
+    attribution: ForeignText | None = Field(default=None, description="whom to name as the author of the texts")
 
 
 # A folder, with "#split" after its name if it has several; or an id of ir_datasets.
@@ -133,10 +134,10 @@ def folder_of(location: Path) -> Path:
 
 
 def licence(location: DatasetLocation) -> Licence:
-    """Return a dataset's licence: its README.md's, else its ``dataset.toml``'s; MS MARCO and XOR-TyDi are known.
+    """Return the licence that a dataset's ``dataset.toml`` states; MS MARCO's and XOR-TyDi's are known.
 
     Raises:
-        FileError: a file that declares the licence cannot be read.
+        FileError: ``dataset.toml`` cannot be read.
     """
     if isinstance(location, IrDataset):
         return MS_MARCO if location.name.startswith("msmarco") else Licence(None)
@@ -144,8 +145,10 @@ def licence(location: DatasetLocation) -> Licence:
     form = _formats.name_of(folder)
     if form == msmarco.FORMAT.name:
         return MS_MARCO
-    stated = read_licence(folder) or Licence(_facts(folder).licence)
-    return XOR_TYDI if stated.text is None and form == xor_tydi.FORMAT.name else stated
+    facts = _facts(folder)
+    if facts.licence is None and form == xor_tydi.FORMAT.name:
+        return XOR_TYDI
+    return Licence(facts.licence, facts.attribution)
 
 
 def _facts(folder: Path) -> DatasetFacts:

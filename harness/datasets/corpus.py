@@ -66,12 +66,6 @@ class PreparedCorpus:
         with (self.folder / CORPUS).open("rb") as file:
             yield from map(json.loads, file)
 
-    @property
-    def first_id(self) -> str:
-        """The id of its first document."""
-        with (self.folder / _IDS).open(encoding="utf-8", newline="\n") as lines:
-            return next(lines).rstrip("\n")
-
     def texts(self, doc_ids: Iterable[str]) -> Iterator[tuple[str, str]]:
         """Yield (id, text) of the existing documents in no order; read their lines only."""
         return ((document["_id"], document["text"]) for document in self.documents(doc_ids))

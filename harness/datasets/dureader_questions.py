@@ -168,15 +168,21 @@ def _describe(folder: Path, files: Sequence[Path], rule: LabelRule, labelled: La
     sources = {path.name: filesystem.sha256(path) for path in files}
     record = {"rule": asdict(rule), "sources": sources, **facts}
     (folder / RECORD).write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    (folder / "dataset.toml").write_text('language = "zh"\nlicence = "Apache-2.0"\n', encoding="utf-8")
+    attribution = (
+        "Wei He et al.: *DuReader: a Chinese Machine Reading Comprehension Dataset from Real-world Applications*, ACL "
+        "workshop on Machine Reading for Question Answering, 2018."
+    )
+    (folder / "dataset.toml").write_text(
+        f'language = "zh"\nlicence = "Apache License 2.0 (DuReader 2.0)"\nattribution = "{attribution}"\n',
+        encoding="utf-8",
+    )
     titles = "the page's title" if rule.titles else "no title"
     (folder / "README.md").write_text(
         "# Passages of DuReader 2.0, labelled by answers\n\n"
         f"{facts['passages']:,} passages with {titles}, {facts['queries']:,} questions, of which "
         f"{facts['queries_with_relevant']:,} have a relevant passage.\n\n"
         "**Licence.** Apache License 2.0 (DuReader 2.0). The pages' own authors are not known.\n\n"
-        "**Attribution.** Wei He et al.: *DuReader: a Chinese Machine Reading Comprehension Dataset from Real-world "
-        "Applications*, ACL workshop on Machine Reading for Question Answering, 2018.\n\n"
+        f"**Attribution.** {attribution}\n\n"
         f"**Changes.** Paragraphs were joined to passages of {rule.characters} characters. A passage is relevant if "
         f"the F1 of a span of one of its paragraphs and an answer is above {rule.threshold:g} (Qiu et al. 2022, "
         f"Algorithm 1). `{RECORD}` has the parameters, checksums and counts.\n",

@@ -22,7 +22,7 @@ from harness.driver.records import Query
 from harness.errors import FileError
 from harness.evaluation.trec import judgement_rows
 from harness.evaluation.trec_lines import DAMAGED, open_input, parse_grade
-from harness.untrusted import bounded_lines, in_other_form, mistake, reading, reason_of
+from harness.untrusted import bounded_lines, mistake, reading, reason_of
 
 _Record = TypeVar("_Record")
 _SUFFIXES = ("", ".gz", ".zst")
@@ -180,12 +180,11 @@ def read_records(path: Path, adapter: TypeAdapter[_Record]) -> Iterator[_Record]
             raise FileError(f"{place}: {mistake(error)}") from None
 
 
-def read_columns(path: Path, layouts: Iterable[str], header: bool = False) -> Iterator[tuple[str, list[str]]]:
+def read_columns(path: Path, layouts: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
     """Yield the tab-separated fields of each line with their place; skip empty lines.
 
     Args:
         layouts: names of the columns, joined by a blank, for each allowed width.
-        header: skip the first line.
 
     Raises:
         FileError: as :func:`read_lines`, or a line has another number of fields.
@@ -193,7 +192,7 @@ def read_columns(path: Path, layouts: Iterable[str], header: bool = False) -> It
     expected = {len(layout.split()): layout for layout in layouts}
     for number, ended in read_lines(path):
         line = ended.rstrip("\r\n")
-        if not line or (header and number == 1):
+        if not line:
             continue
         fields = line.split("\t")
         if len(fields) not in expected:
@@ -251,9 +250,7 @@ def collect_qrels(
         except ValueError as error:
             raise FileError(f"{place}: grade {text[:80]!r} {error}; correct it") from None
         if ids is not None and query_id not in ids:
-            form = in_other_form(query_id, ids)
-            hint = f", which has {form!r}: they differ in Unicode normalisation only (NFC, NFD)" if form else ""
-            raise FileError(f"{place}: query {query_id!r} is not in {queries_file}{hint}; add it or remove the line")
+            raise FileError(f"{place}: query {query_id!r} is not in {queries_file}; add it or remove the line")
         if (known := grades.get((query_id, doc_id))) is not None:
             if known != grade:
                 raise FileError(f"{place}: document {doc_id!r} has grades {known}, {grade} for {query_id!r}; keep one")

@@ -55,10 +55,6 @@ class Cgroup:
     cpuset: Path | None = None
     read: ReadFile = read_text
 
-    def reading_with(self, read: ReadFile) -> Cgroup:
-        """Return the same cgroup with another reader of files."""
-        return replace(self, read=read)
-
     @property
     def folders(self) -> tuple[Path, ...]:
         """All folders that it is read from."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection
+from dataclasses import fields
 from pathlib import Path
 
 from harness.driver import cgroup
@@ -14,22 +15,7 @@ from harness.driver.records import Cpuset, EffectiveEnvelope, Envelope
 
 PAGE_BYTES = 4096
 # The limits that the driver can verify, by their field of EffectiveEnvelope.
-LIMITS = (
-    "cpus",
-    "numa_nodes",
-    "memory_bytes",
-    "swap_bytes",
-    "cpu_quota",
-    "pids",
-    "gpus",
-    "network_interfaces",
-    "root_read_only",
-    "effective_capabilities",
-    "no_new_privileges",
-    "uid",
-)
-
-
+LIMITS = tuple(each.name for each in fields(EffectiveEnvelope) if each.name not in ("cgroup_version", "threads"))
 # Limits with one right value, and the text for another.
 _SINGLE_VALUES: dict[str, tuple[object, str]] = {
     "swap_bytes": (0, "swap limit {} bytes, asked for 0: turn swap accounting on or swap off"),

@@ -209,14 +209,10 @@ def _provider_limit(measure: Any, judged: Qrels) -> str | None:
     """Return why a measure's provider would refuse these judgements, if it would."""
     if isinstance(measure, (F1AtCutoff, SetAtCutoff)) or _provider(measure) != "gdeval":
         return None
-    for query, grades in judged.items():
-        document = max(grades, key=lambda name: grades[name])
-        if grades[document] > MAX_GDEVAL_GRADE:
-            return (
-                f"knows grades up to {MAX_GDEVAL_GRADE} (gdeval computes it); document {document!r} of query "
-                f"{query!r} has grade {grades[document]}"
-            )
-    return None
+    rows = ((grade, query, document) for query, grades in judged.items() for document, grade in grades.items())
+    grade, query, document = max(rows)
+    named = f"document {document!r} of query {query!r} has grade {grade}"
+    return f"knows grades up to {MAX_GDEVAL_GRADE} (gdeval computes it); {named}" if grade > MAX_GDEVAL_GRADE else None
 
 
 def _provider(measure: Any) -> str:

@@ -20,7 +20,6 @@ from harness.evaluation.judged_runs import (
 )
 from harness.evaluation.per_query import PerQuery
 from harness.progress import Progress, silent
-from harness.untrusted import in_other_form
 
 _TIES = "ordered by document id, the largest first, as trec_eval does"
 _TIES_STORED = "judged in the order that was returned"
@@ -29,24 +28,12 @@ _MAX_NAMED = 8
 
 
 @dataclass(frozen=True)
-class FlaggedQueries:
-    """Ids of a run's queries that need a note.
-
-    ``unjudged`` ones are left out of every mean; ``without_hits`` are judged and count 0; ``without_relevant`` are
-    judged, have no relevant document, and count; ``tied`` have equal scores; ``unknown`` ones are only in the run's
-    file and are ignored.
-    """
-
-    unjudged: tuple[str, ...]
-    without_hits: tuple[str, ...]
-    without_relevant: tuple[str, ...]
-    tied: tuple[str, ...]
-    unknown: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class EvaluatedRuns:
     """Evaluation, flagged queries, unjudged hits and notes of each system; ``common_notes`` concern every system.
+
+    ``flagged`` has the ids of queries that need a note, by kind: ``unjudged`` ones are left out of every mean,
+    ``without_hits`` count 0, ``without_relevant`` have no relevant document and count, ``tied`` have equal scores,
+    ``unknown`` ones are only in the run's file and are ignored.
 
     ``queries``: sorted ids of the judged queries.  ``unjudged`` is empty where only hits are judged.
     """
@@ -54,7 +41,7 @@ class EvaluatedRuns:
     measures: tuple[str, ...]
     queries: tuple[str, ...]
     evaluations: Mapping[str, Evaluation]
-    flagged: Mapping[str, FlaggedQueries]
+    flagged: Mapping[str, Mapping[str, tuple[str, ...]]]
     unjudged: Mapping[str, UnjudgedHits]
     run_notes: Mapping[str, tuple[str, ...]]
     common_notes: tuple[str, ...]
@@ -98,13 +85,13 @@ def evaluate_runs(runs: JudgedRuns, measures: Sequence[Any], step: Progress = si
         step(number, len(runs.runs))
         evaluation = evaluate(run, runs.qrels, runs.query_ids, measures, hits_alone=runs.hits_alone)
         evaluations[system] = evaluation
-        flagged[system] = FlaggedQueries(
-            evaluation.unjudged,
-            evaluation.without_hits,
-            runs.without_relevant(),
-            evaluation.tied_queries,
-            runs.unknown[system].queries if system in runs.unknown else (),
-        )
+        flagged[system] = {
+            "unjudged": evaluation.unjudged,
+            "without_hits": evaluation.without_hits,
+            "without_relevant": runs.without_relevant(),
+            "tied": evaluation.tied_queries,
+            "unknown": runs.unknown[system].queries if system in runs.unknown else (),
+        }
     unjudged = count_unjudged_hits(runs, measures)
     shares = {system: {hits.share} for system, hits in unjudged.items() if hits.share is not None}
     depth = next((hits.depth for hits in unjudged.values()), 0)
@@ -134,7 +121,6 @@ def count_unjudged_hits(runs: JudgedRuns, measures: Sequence[Any]) -> dict[str, 
 def _run_notes(runs: JudgedRuns, system: str, evaluation: Evaluation, measures: Sequence[Any]) -> Iterator[str]:
     """Yield notes on one run: queries without a value, and reasons to doubt its measures."""
     run, stored = runs.runs[system], runs.corpus_sha256 is not None
-    yield from _form_notes(runs, system)
     k = max(map(len, run.rankings.values()), default=0)
     # A file has the whole ranking; a stored run was cut at the k of its job.
     deep = [
@@ -148,22 +134,6 @@ def _run_notes(runs: JudgedRuns, system: str, evaluation: Evaluation, measures: 
     judged = (document in runs.qrels.get(query, ()) for query, ranking in run.rankings.items() for document in ranking)
     if run.rankings and not any(judged):
         yield "none of its hits is in the judgements; check that both use the same ids"
-
-
-def _form_notes(runs: JudgedRuns, system: str) -> Iterator[str]:
-    """Yield a note on ids that differ from an id of the qrels or queries in their Unicode form only."""
-    unknown = runs.unknown[system].queries if system in runs.unknown else ()
-    queries = ((query, in_other_form(query, runs.queries)) for query in unknown)
-    documents = (
-        (document, in_other_form(document, judged))
-        for query, judged in runs.qrels.items()
-        for document in runs.runs[system].rankings.get(query, ())
-        if not document.isascii() and document not in judged
-    )
-    for kind, pairs in (("query", queries), ("document", documents)):
-        if names := tuple(dict.fromkeys(repr(name) for name, form in pairs if form)):
-            form = "in Unicode normalisation only (NFC, NFD)"
-            yield f"{count_and_ids(names)} {kind} ids differ from the judgements' {form}"
 
 
 def measure_notes(evaluation: Evaluation, deep: Sequence[str], k: int) -> tuple[str, ...]:

@@ -22,8 +22,8 @@ import os
 import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +113,7 @@ def resample_distances(
     results = np.full((len(pairs), len(weights)), np.nan)
     starts = range(0, len(weights), _CHUNK)
     tasks = {
-        (number, first): _Task(*pair, weights[first : first + _CHUNK])
+        (number, first): (*pair, weights[first : first + _CHUNK])
         for number, pair in enumerate(pairs)
         for first in starts
     }
@@ -121,7 +121,7 @@ def resample_distances(
     workers = _workers(vectors.shape[1], pairs, weights, len(tasks))
     if workers < 2:
         for done, ((number, first), task) in enumerate(tasks.items(), 1):
-            results[number, first : first + len(task.weights)] = _run_task(vectors, task)
+            results[number, first : first + _CHUNK] = _run_task(vectors, task)
             progress(done, len(tasks))
         return results
     with filesystem.temporary_folder("frechet") as folder, _process_pool(workers) as pool:
@@ -130,19 +130,13 @@ def resample_distances(
         futures = {pool.submit(_work, path, task): key for key, task in tasks.items()}
         for done, future in enumerate(as_completed(futures), 1):
             number, first = futures[future]
-            distances = future.result()
-            results[number, first : first + len(distances)] = distances
+            results[number, first : first + _CHUNK] = future.result()
             progress(done, len(tasks))
     return results
 
 
-@dataclass(frozen=True)
-class _Task:
-    """Pair of sets with some of the weights."""
-
-    one: VectorRows
-    other: VectorRows
-    weights: Ints
+# A pair of sets, and some of the weights.
+_Task = tuple[VectorRows, VectorRows, Ints]
 
 
 def _workers(dims: int, pairs: Sequence[tuple[VectorRows, VectorRows]], weights: Ints, tasks: int) -> int:
@@ -188,8 +182,9 @@ def _work(path: Path, task: _Task) -> Floats:
 
 
 def _run_task(vectors: NDArray[np.float32], task: _Task) -> Floats:
-    centre = vectors[task.one.rows].mean(axis=0, dtype=np.float64) if len(task.one.rows) else 0.0
-    resamples = (_resamples(vectors, rows, centre, task.weights) for rows in (task.one, task.other))
+    one, other, weights = task
+    centre = vectors[one.rows].mean(axis=0, dtype=np.float64) if len(one.rows) else 0.0
+    resamples = (_resamples(vectors, rows, centre, weights) for rows in (one, other))
     return np.asarray([_distance(*both) for both in zip(*resamples, strict=True)])
 
 
@@ -254,28 +249,21 @@ def _root_trace(one: _Resample, other: _Resample) -> float:
 
     Squaring costs small eigenvalues digits that singular values keep; an interval does not show it.
     """
-    from scipy.linalg import eigvalsh
+    from scipy.linalg import LinAlgError, eigvalsh
 
+    if one.half is None and other.half is None:
+        with suppress(LinAlgError):  # the first is singular
+            return _sum_of_roots(eigvalsh(other.whole, one.whole, type=2, check_finite=False))
+        one = replace(one, half=_half(one.whole))
     if one.half is not None and other.half is not None:
         crossed = one.half @ other.half.T
         product = crossed @ crossed.T if len(crossed) <= crossed.shape[1] else crossed.T @ crossed
     elif one.half is not None:
         product = one.half @ other.whole @ one.half.T
-    elif other.half is not None:
-        product = other.half @ one.whole @ other.half.T
     else:
-        product = _congruent(one.whole, other.whole)
-    values = eigvalsh(product, check_finite=False, overwrite_a=True)
+        product = other.half @ one.whole @ other.half.T
+    return _sum_of_roots(eigvalsh(product, check_finite=False, overwrite_a=True))
+
+
+def _sum_of_roots(values: Any) -> float:
     return float(np.sqrt(np.maximum(values, 0.0)).sum())
-
-
-def _congruent(one: Any, other: Any) -> Any:
-    """Return ``L' S2 L`` with ``L L' = S1``, which has the eigenvalues of ``S1 S2``; its lower triangle at least."""
-    from scipy.linalg import lapack
-
-    lower, failed = lapack.dpotrf(one, lower=1, clean=0)
-    if failed:  # singular
-        root = _half(one)
-        return root @ other @ root.T
-    product, _ = lapack.dsygst(other, lower, itype=2, lower=1)
-    return product

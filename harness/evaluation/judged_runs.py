@@ -12,7 +12,7 @@ from pathlib import Path
 
 from harness.errors import FileError, UsageError
 from harness.evaluation import trec
-from harness.evaluation.trec import FlaggedLines, Qrels, Run
+from harness.evaluation.trec import Qrels, Run
 from harness.evaluation.trec_lines import DAMAGED, is_readable, open_input
 from harness.progress import Progress
 from harness.untrusted import bounded_lines, decode, reading, reason_of
@@ -108,25 +108,16 @@ def read_unjudged_runs(
     """Read run files without qrels; errors as of :func:`read_runs`."""
     by_name: dict[str, Run] = {}
     unknown: dict[str, UnknownQueries] = {}
-    notes = []
     for name, path in zip(run_names(runs), runs, strict=True):
         run = trec.read_scored_run(path, watch(path))
         if not run.rankings:
             raise FileError(f"{path}: has no results; recreate it, or leave it out: a system without results scores 0")
-        if run.longer.count:
-            notes.append(_long_line_note(path, run.longer))
         others = tuple(query for query in run.rankings if query not in queries)
         if others:
             unknown[name] = UnknownQueries(others, f"{path}:{run.lines[others[0]]}")
             run = replace(run, rankings={query: run.rankings[query] for query in run.rankings if query in queries})
         by_name[name] = run
-    return JudgedRuns(dataset, queries, {}, by_name, unknown=unknown, notes=tuple(notes))
-
-
-def _long_line_note(path: Path, lines: FlaggedLines) -> str:
-    count = f"{lines.count:,} lines have more than six fields, the first is {path}:{lines.first}"
-    count = f"1 line has more than six fields, {path}:{lines.first}" if lines.count == 1 else count
-    return f"{count}: all text after the score is the run's tag, as for trec_eval"
+    return JudgedRuns(dataset, queries, {}, by_name, unknown=unknown)
 
 
 def run_names(paths: Sequence[Path]) -> tuple[str, ...]:

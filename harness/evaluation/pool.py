@@ -11,7 +11,6 @@ the column ``pair`` has a hash of both ids, so that it shows.
 
 from __future__ import annotations
 
-import codecs
 import csv
 import hashlib
 import io
@@ -56,15 +55,6 @@ class JudgingPool:
     def queries_to_judge(self) -> int:
         """Number of queries with a pair to judge."""
         return len({query for query, _ in self.pairs})
-
-
-def has_judgements(qrels: Path) -> bool:
-    """Return whether a file has a line other than comments; true of a damaged file, so that its reader refuses it."""
-    try:
-        with trec_lines.open_input(qrels) as (_, lines):
-            return any(line.removeprefix(codecs.BOM_UTF8).split()[:1] not in ([], [b"#"]) for line in lines)
-    except (FileError, *trec_lines.DAMAGED):
-        return True
 
 
 @dataclass(frozen=True)

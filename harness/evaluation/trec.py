@@ -39,33 +39,18 @@ _MAX_HITS, _MAX_JUDGEMENTS = 20_000_000, 5_000_000
 _NEGATIVE = "no more relevant than 0 (Bpref and infAP treat them as unjudged)"
 
 
-@dataclass
-class FlaggedLines:
-    """Number of suspicious lines in a file, and the first line number."""
-
-    count: int = 0
-    first: int = 0
-
-    def add(self, lines: Sequence[int]) -> None:
-        """Flag more lines, in ascending order."""
-        if lines:
-            self.first = min(lines[0], self.first or lines[0])
-            self.count += len(lines)
-
-
 @dataclass(frozen=True)
 class Run:
     """TREC run: query id -> document ids, best first.  ``tied_queries`` have equal scores.
 
     ``lines``: each query's first line in the file.  ``depths``: the depth of answers in the texts of the hits, where
-    answers decide relevance and it was stored.  ``longer``: lines with more than six fields.
+    answers decide relevance and it was stored.
     """
 
     rankings: dict[str, tuple[str, ...]]
     tied_queries: tuple[str, ...]
     lines: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
     depths: AnswerDepths | None = field(default=None, compare=False, repr=False)
-    longer: FlaggedLines = field(default_factory=FlaggedLines, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -113,7 +98,7 @@ def read_scores(path: Path, progress: Progress | None = None) -> dict[str, dict[
 
 def _read_run(path: Path, layout: LineLayout, progress: Progress | None = None, bound: FileLimits | None = None) -> Run:
     run, tied, lines, faults = Run({}, ()), [], {}, []
-    for query, block in _by_query(path, layout, progress, bound, run.longer):
+    for query, block in _by_query(path, layout, progress, bound):
         documents, (*ranks, scores) = block.documents, block.numbers
         if any(len(set(column)) < len(column) for column in (documents, *ranks)):
             faults.append(_duplicate(query, block))
@@ -149,7 +134,8 @@ def read_noted_qrels(
         FileError: the file is missing or damaged, a line is malformed, or a document has two grades.
     """
     qrels: Qrels = {}
-    negative, repeated = FlaggedLines(), FlaggedLines()
+    negative: list[int] = []
+    repeated: list[int] = []
     faults: list[_Fault] = []
     for query, block in _by_query(path, QRELS, progress, bound):
         (grades,) = block.numbers
@@ -157,7 +143,7 @@ def read_noted_qrels(
         if len(judged) < len(grades):
             faults += _contradiction(query, block, repeated)
         if min(grades) < 0:
-            negative.add([line for line, grade in zip(block.lines, grades, strict=True) if grade < 0])
+            negative += [line for line, grade in zip(block.lines, grades, strict=True) if grade < 0]
     _refuse(path, faults)
     name = name or str(path)
     notes = (
@@ -191,10 +177,11 @@ def read_stored_qrels(path: Path) -> Qrels:
     return read_qrels(path, bound=FileLimits(_MAX_JUDGEMENTS))
 
 
-def _flagged(name: str, lines: FlaggedLines, one: str, several: str, more: str) -> Iterator[str]:
-    where = f"{name}:{lines.first}"
-    if lines.count:
-        text = f"{one}, in {where}" if lines.count == 1 else f"{lines.count:,} {several}, the first in {where}"
+def _flagged(name: str, lines: Sequence[int], one: str, several: str, more: str) -> Iterator[str]:
+    """Yield a note on suspicious lines, if there are any."""
+    if lines:
+        where = f"{name}:{min(lines)}"
+        text = f"{one}, in {where}" if len(lines) == 1 else f"{len(lines):,} {several}, the first in {where}"
         yield f"{text}: {more}"
 
 
@@ -210,20 +197,11 @@ _Fault = tuple[int, str]
 
 
 def _by_query(
-    path: Path,
-    layout: LineLayout,
-    progress: Progress | None,
-    bound: FileLimits | None,
-    longer: FlaggedLines | None = None,
+    path: Path, layout: LineLayout, progress: Progress | None, bound: FileLimits | None
 ) -> Iterator[tuple[str, LineBlock]]:
-    """Yield each query with its lines, in the order of first lines; forget each one when it is yielded.
-
-    Lines with further fields are added to ``longer``.
-    """
+    """Yield each query with its lines, in the order of first lines; forget each one when it is yielded."""
     queries: dict[bytes, LineBlock] = {}
     for block in trec_lines.read_blocks(path, layout, progress, bound):
-        if longer is not None:
-            longer.add(block.longer)
         start = 0
         for query, group in itertools.groupby(block.queries):
             lines = block.part(slice(start, start := start + len(list(group))))
@@ -256,16 +234,14 @@ def _inversion(block: LineBlock, order: Sequence[int]) -> list[_Fault]:
     return []
 
 
-def _contradiction(query: str, block: LineBlock, repeated: FlaggedLines) -> list[_Fault]:
+def _contradiction(query: str, block: LineBlock, repeated: list[int]) -> list[_Fault]:
     """Return the first line with another grade than an earlier line; a repeated grade is harmless."""
     judged: dict[str, int] = {}
-    again = []
     for document, grade, line in zip(block.documents, block.numbers[0], block.lines, strict=True):
         if document in judged and judged[document] == grade:
-            again.append(line)
+            repeated.append(line)
         elif judged.setdefault(document, grade) != grade:
             return [(line, f"{document!r} has two grades for query {query!r}; remove one line")]
-    repeated.add(again)
     return []
 
 

@@ -71,13 +71,12 @@ class LineLayout:
 
 @dataclass(slots=True)
 class LineBlock:
-    """Columns of some lines, and their line numbers in the file; ``longer`` lines have further fields."""
+    """Columns of some lines, and their line numbers in the file."""
 
     queries: Sequence[bytes]
     documents: list[str]
     numbers: Sequence[array[Any]]
     lines: array[int]
-    longer: Sequence[int] = ()
 
     def part(self, part: slice) -> LineBlock:
         """Return some of the lines, without their queries."""
@@ -263,7 +262,7 @@ def _parse_column(number: NumberColumn, column: Sequence[bytes]) -> array[Any]:
 
 def _parse_lines(path: Path, layout: LineLayout, first: int, content: bytes) -> LineBlock:
     """Parse a block line by line; raise FileError at the first wrong line."""
-    queries, longer = [], []
+    queries = []
     block = LineBlock((), [], [array(number.code) for number in layout.numbers], array("q"))
     lines = content.split(b"\n")
     for line_number, line in enumerate(lines, start=first):
@@ -280,10 +279,8 @@ def _parse_lines(path: Path, layout: LineLayout, first: int, content: bytes) -> 
             # The content after the last line end is empty unless the file ends within a line.
             last = line_number == first + len(lines) - 1
             raise FileError(f"{where}: {_field_count(layout, fields)}{_hint(layout, fields, line, last=last)}")
-        if len(fields) > len(layout.names):
-            if reason := _misplaced(layout, fields):
-                raise FileError(f"{where}: {_field_count(layout, fields)}: {reason}; correct the line")
-            longer.append(line_number)
+        if len(fields) > len(layout.names) and (reason := _misplaced(layout, fields)):
+            raise FileError(f"{where}: {_field_count(layout, fields)}: {reason}; correct the line")
         for number, values in zip(layout.numbers, block.numbers, strict=True):
             text = fields[number.column]
             try:
@@ -294,7 +291,7 @@ def _parse_lines(path: Path, layout: LineLayout, first: int, content: bytes) -> 
         queries.append(fields[0])
         block.documents.append(fields[layout.document].decode())
         block.lines.append(line_number)
-    return replace(block, queries=queries, longer=longer)
+    return replace(block, queries=queries)
 
 
 def _is_judged_or_ranked(layout: LineLayout, fields: Sequence[bytes]) -> bool:

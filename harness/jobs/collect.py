@@ -23,16 +23,13 @@ from harness.errors import counted
 from harness.jobs.environment import shared_host
 from harness.jobs.job_samples import Sample, clock_contradiction, incomplete, read_samples, worked_s
 from harness.launch.base import LaunchEnd, LaunchRequest, StopReason
-from harness.results.isolation import Isolation
 from harness.results.reader import RESULT_BYTES, check_facts, parse_record
 from harness.results.schema import (
     CLOCK_SLACK_S,
     AnswerCounts,
     Environment,
-    IndexFacts,
     JobProvenance,
     Observed,
-    RentedMachine,
     Result,
     ResultSpec,
     job_key,
@@ -218,11 +215,6 @@ def build_result(
     collected: CollectedJob,
     environment: Environment,
     provenance: JobProvenance,
-    *,
-    instance: RentedMachine | None = None,
-    index: IndexFacts | None = None,
-    page_cache: str | None = None,
-    foreign_isolation: Isolation | None = None,
 ) -> Result:
     """Return the result of a collected job; arguments as the fields of :class:`Result`."""
     return Result(
@@ -233,14 +225,10 @@ def build_result(
         started_at=started_at,
         wall_s=collected.wall_s,
         environment=environment,
-        instance=instance,
         provenance=provenance,
-        index=index,
-        page_cache=foreign(page_cache),
         measured=collected.measured,
         observed=collected.observed,
         answers=collected.answers(spec.timed_queries),
-        foreign_isolation=foreign_isolation,
     )
 
 

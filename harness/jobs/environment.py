@@ -16,6 +16,7 @@ from pathlib import Path
 import harness
 from harness import child_process
 from harness.driver import cgroup
+from harness.driver.procfs import read_text
 from harness.launch import host
 from harness.launch.monitor import gpu
 from harness.results.schema import Environment, RentedMachine
@@ -68,14 +69,8 @@ def is_ec2() -> bool:
         return False
     if os.environ.get(_ENDPOINT):
         return True
-    return any("amazon" in _firmware(name).lower() for name in ("sys_vendor", "bios_vendor", "bios_version"))
-
-
-def _firmware(name: str) -> str:
-    try:
-        return (_DMI / name).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
+    firmware = (read_text(_DMI / name) or "" for name in ("sys_vendor", "bios_vendor", "bios_version"))
+    return any("amazon" in text.lower() for text in firmware)
 
 
 def _metadata(*paths: str) -> list[str | None]:

@@ -29,6 +29,7 @@ from harness.results.reader import FIRST_STAGE, read_jobs
 from harness.results.schema import STORED_RUN, Cell, Environment, JobProvenance, RentedMachine, Result, job_key
 from harness.results.store import Store, check_room
 from harness.results.suite_record import PairKind
+from harness.untrusted import foreign
 
 log = logging.getLogger(__name__)
 
@@ -189,16 +190,12 @@ def run_job(run: _RunState, job: Planned) -> Result:
         unexpected = collected.failed_to_load and not stopped and job.expected is not Outcome.CRASH
         if unexpected and _rebuild(run, cell, builder, index):
             return run_job(run, job)
-    result = build_result(
-        job.spec,
-        started_at,
-        collected,
-        run.environment,
-        _provenance(inputs, cell, prepared),
+    result = replace(
+        build_result(job.spec, started_at, collected, run.environment, _provenance(inputs, cell, prepared)),
         foreign_isolation=run.launcher.isolation.to_store,
         instance=run.instance,
         index=index.facts if isinstance(index, Index) else None,
-        page_cache=page_cache,
+        page_cache=foreign(page_cache),
     )
     trec_run = collected.run(cell.system, sample.held_out)
     further = dict(dataset.judge(trec_run) or {}) if trec_run is not None else {}

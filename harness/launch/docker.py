@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
@@ -287,7 +288,7 @@ def _group(container: Container) -> cgroup.Cgroup | None:
 def _sampling(group: cgroup.Cgroup | None, placement: Placement, gpus: gpu.JobGpus | None) -> Iterator[Sampler]:
     """Sample the container's cgroup from the host, where the host shows it."""
     with closing(OpenFiles()) as files:
-        source = CgroupSource(group.reading_with(files), placement.cpus) if group else JobSource()
+        source = CgroupSource(replace(group, read=files), placement.cpus) if group else JobSource()
         with Sampler(source, gpus) as sampler:
             yield sampler
 

@@ -93,15 +93,9 @@ class LocalResults:
             instance_type=foreign(planned.spec.instance_type),
         )
         at = datetime.fromtimestamp(when, UTC).isoformat(timespec="milliseconds")
-        result = build_result(
-            planned.spec,
-            at,
-            CollectedJob(Outcome.INTERRUPTED, why),
-            about,
-            JobProvenance(nominal_memory_bytes=self._nominal_bytes.get(job.cell.profile)),
-            instance=instance,
-        )
-        self.keys.add(self.store.put(result, None, None, b"").result.key)
+        provenance = JobProvenance(nominal_memory_bytes=self._nominal_bytes.get(job.cell.profile))
+        result = build_result(planned.spec, at, CollectedJob(Outcome.INTERRUPTED, why), about, provenance)
+        self.keys.add(self.store.put(replace(result, instance=instance), None, None, b"").result.key)
 
 
 def pack(folder: Path) -> bytes:

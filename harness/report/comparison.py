@@ -450,7 +450,7 @@ def _difference(line: Difference) -> dict[str, Any]:
 
 def _side(side: ComparisonSide) -> dict[str, Any]:
     if side.row is None:
-        flagged = {} if side.flagged is None else {"flagged": dataclasses.asdict(side.flagged)}
+        flagged = {} if side.flagged is None else {"flagged": side.flagged}
         return {"system": side.name, **flagged}
     names = ("suite", "system", "dataset", "scenario", "profile", "key")
     return {name: getattr(side.row, name) for name in names} | {"validity": side.row.validity.value}

@@ -115,7 +115,7 @@ def _content(runs: EvaluatedRuns, means: _Estimates, *, by_query: bool) -> dict[
             "queries": evaluation.queries,
             "figures": {name: dataclasses.asdict(mean) for name, mean in means[system].items()},
             "notes": runs.run_notes[system],
-            "flagged": dataclasses.asdict(runs.flagged[system]),
+            "flagged": runs.flagged[system],
             "unjudged_share": share,
             "unjudged_depth": depth,
         }

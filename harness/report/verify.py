@@ -1,4 +1,4 @@
-"""Check stored results and cached rows against each other: list what does not follow.
+"""Check stored results against each other: list what does not follow.
 
 Written reports are not checked: ``harness report`` makes them again from the results.
 """
@@ -6,37 +6,23 @@ Written reports are not checked: ``harness report`` makes them again from the re
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 from harness.analysis import published as published_tables
-from harness.analysis import published_measures, row_cache
-from harness.analysis.evaluate_job import JobEvaluator
-from harness.analysis.row_cache import RowSet
-from harness.analysis.rows import build_rows
+from harness.analysis import published_measures
 from harness.commands import quoted
-from harness.errors import FileError, HarnessError, UsageError, counted
-from harness.evaluation.per_query import PerQuery
+from harness.errors import FileError, UsageError
 from harness.progress import Progress, silent
 from harness.report import study
 from harness.report.document import Escape, ReportDocument, Section, lines_of
-from harness.report.main_table import table_content
 from harness.results import integrity, origins, pin_lock, reader, seals, suite_record
 from harness.results.integrity_samples import Mismatch, Runs, below, differences
 
-# What names a row, in any order of the rows.
-_NAMES = ("origin", "suite", "system", "dataset", "scenario", "profile", "isolation")
-# Lists of rows, with what else names one there.
-_ROW_LISTS: dict[str, tuple[str, ...]] = {"rows": (), "overhead": ("key",)}
 # Files of a suite, and next to suites, that hold no figure.
 _MARKS = frozenset({seals.MANIFEST, suite_record.FILE, pin_lock.FILE, ".lock"})
-
-# Recomputes unpriced rows, and their values by query, by some measures.
-Recompute = Callable[[tuple[str, ...]], RowSet]
 
 
 @dataclass(frozen=True)
@@ -77,12 +63,11 @@ def verification_document(looked_at: str, mismatches: Sequence[Mismatch], notes:
     )
 
 
-def verify_results(root: Path, *, cache: Path | None, progress: Progress = silent) -> Verified:
-    """Recompute every checksum and seal, every fact that follows from others, and the cached rows.
+def verify_results(root: Path, progress: Progress = silent) -> Verified:
+    """Recompute every checksum and seal, and every fact that follows from others.
 
     Args:
         root: a results folder, or one of published tables.
-        cache: where derived rows are kept; ``None``: nowhere.
         progress: counts the checked jobs.
 
     Raises:
@@ -115,9 +100,6 @@ def verify_results(root: Path, *, cache: Path | None, progress: Progress = silen
         mismatches += integrity.check_verdicts(suite, root, by_folder)
     mismatches += _origins(root, checked)
     readable = tuple(job.job for job in checked if job.job is not None)
-    recompute = functools.cache(lambda measures: build_rows(readable, JobEvaluator(measures)))
-    if cache is not None:
-        mismatches += check_cache(root, cache, recompute)
     files = sum(len(job.result.files) + 1 for job in readable)
     return Verified(f"{len(found.jobs):,} jobs, {files:,} files", tuple(mismatches), _notes(root, suites, found.others))
 
@@ -223,67 +205,8 @@ def check_published(root: Path) -> Iterator[Mismatch]:
 
 
 def _check_measures(root: Path) -> Iterator[Mismatch]:
-    """Yield findings on the code behind printed measures, errata, and gains that do not follow."""
+    """Yield findings on the code behind printed measures, and errata."""
     paper = published_measures.read(root)
     for kind, each in paper.about.contradictions:
         place = f"{kind} {each.name} ({', '.join(each.systems) or 'text'})"
         yield Mismatch(place, str(each.printed), f"{each.follows}; {each.evidence}")
-    for place, printed, follows in paper.wrong_gains():
-        yield Mismatch(f"gain: {place}", f"{printed} %", follows)
-
-
-def check_cache(root: Path, cache: Path, recompute: Recompute) -> Iterator[Mismatch]:
-    """Yield the cached rows of ``root`` that differ from recomputed rows."""
-    for cached in row_cache.cached_files(root, cache):
-        place, table = f"kept rows {cached.path.name}", cached.table
-        if table is None:
-            yield Mismatch(place, "damaged", "nothing: the next table computes them again")
-            continue
-        try:
-            again = recompute(table.measures)
-        except HarnessError as error:
-            yield Mismatch(place, counted(len(table.rows), "row"), f"none: {error}")
-            continue
-        yield from compare_rows(place, table_content(table), table_content(again.table))
-        if cached.per_query is not None:
-            by_query = _plain_values(cached.per_query), _plain_values(again.per_query)
-            yield from differences(f"{place}: by query", *by_query)
-
-
-def _plain_values(found: Mapping[str, PerQuery]) -> dict[str, Any]:
-    """Return per-query values as plain values by key."""
-    return {
-        key: {
-            "queries": each.query_ids,
-            "latency_s": each.latency_s.tolist(),
-            "measures": {name: values.tolist() for name, values in each.measures.items()},
-            "quantiles_s": each.quantiles_s,
-        }
-        for key, each in found.items()
-    }
-
-
-def compare_rows(place: str, stored: Mapping[str, Any], follows: Mapping[str, Any]) -> Iterator[Mismatch]:
-    """Yield differences between two tables; rows are matched by name, in any order."""
-    for name, more in _ROW_LISTS.items():
-        there, here = ({_row_name(row, more): row for row in each.get(name, ())} for each in (stored, follows))
-        yield from _compare_row_sets(f"{place}: {name}", there, here)
-    left_out = (*_ROW_LISTS, "notes", "unreadable")
-    rest = [{key: each[key] for key in each if key not in left_out} for each in (stored, follows)]
-    yield from differences(place, *rest)
-
-
-def _compare_row_sets(place: str, there: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[Mismatch]:
-    for name in dict.fromkeys((*there, *here)):
-        if name not in here:
-            yield Mismatch(f"{place}: {name}", "a row", "none: no stored job gives it")
-        elif name not in there:
-            yield Mismatch(f"{place}: {name}", "no row", "one: its jobs are stored")
-        else:
-            yield from differences(f"{place}: {name}", there[name], here[name])
-
-
-def _row_name(row: dict[str, Any], more: Sequence[str]) -> str:
-    """Return a row's name; enums count as their texts."""
-    values = (row.get(name) for name in (*_NAMES, *more))
-    return "/".join(str(getattr(value, "value", value)) for value in values if value is not None)

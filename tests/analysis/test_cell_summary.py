@@ -187,8 +187,7 @@ def test_stages_are_shown_beside_the_latency(make: Maker, snapshot: Snapshot) ->
     assert row.notes == ("1 of 700 samples have no retrieve; the means count 0 for them",)
     more = sample_records.samples(latency, names=QUERIES, stage_encode_ns=encode, stage_rerank_ns=[5_000_000] * 700)
     expected = one([make(table=more)], snapshot)
-    assert "(encode, rerank) sum to more than the end-to-end latency in 700 of 700 samples" in expected.notes[0]
-    assert expected.validity is Validity.CLEAN
+    assert (expected.notes, expected.validity) == ((), Validity.CLEAN)
     assert expected.latency.stages_s["other"].mean_s.reason == "the stages of a sample sum to more than its time"
 
 

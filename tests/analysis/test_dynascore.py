@@ -155,16 +155,3 @@ def test_robust_never_divides_by_less_than_the_cutoff(rows: list[Entry], cutoff:
     if found.value is not None:
         values = [row.values["latency"] for row in rows]
         assert found.value <= (max(values) - min(values)) / cutoff
-
-
-@pytest.mark.slow
-@given(ROWS)
-def test_scores_are_finite_or_have_a_status(rows: list[Entry]) -> None:
-    for mode in dynascore.MODES:
-        by = weighing(mode, cutoff=0.5)
-        rates = dynascore.rates(rows, by)
-        undefined = any(rate.value is None for rate in rates.values())
-        for row in rows:
-            score = dynascore.score(row, by, rates)
-            assert (score is None) == undefined
-            assert score is None or abs(score) < float("inf")

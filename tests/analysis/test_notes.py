@@ -10,55 +10,16 @@ from harness.analysis import notes
 from harness.analysis.table import Table, Validity
 from harness.driver.records import Envelope, Outcome
 from harness.pricing.prices import Snapshot
-from harness.results.isolation import CONTAINER, PROCESS, Isolation
 from harness.results.schema import Cell, IndexFacts
 from tests.support import sample_records
 from tests.support.sample_records import FakeJob
-from tests.support.stored_jobs import MIB, Maker, build_table, samples
+from tests.support.stored_jobs import Maker, build_table, samples
 
 NULL = Cell("quick", "null", "scifact", "single_stream", "cpu1-mem1")
 
 
 def notes_with(jobs: list[FakeJob], snapshot: Snapshot, word: str) -> list[str]:
     return [note for note in build_table(jobs, snapshot=snapshot).notes if word in note]
-
-
-@pytest.mark.slow
-def test_note_names_the_smallest_profile_that_passes(make: Maker, snapshot: Snapshot) -> None:
-    jobs = [
-        make("minilm", "cpu1-mem256m", Outcome.OOM),
-        make("minilm", "cpu2-mem4"),
-        make("minilm", "cpu1-mem1"),
-        make("bm25", "cpu1-mem256m"),
-        make("bm25", "cpu1-mem1"),
-        make("hopeless", "cpu1-mem256m", Outcome.OOM),
-        make("hopeless", "cpu1-mem1", Outcome.CRASH),
-        make("once", "cpu1-mem1"),
-    ]
-    assert notes_with(jobs, snapshot, "Smallest profile") == [
-        "Smallest profile here that passes on scifact: bm25 cpu1-mem256m, hopeless none, minilm cpu1-mem1."
-    ]
-
-
-@pytest.mark.parametrize(("isolation", "outcome"), [(PROCESS, Outcome.OK), (CONTAINER, Outcome.NOT_APPLICABLE)])
-def test_smallest_profile_needs_containers_of_two_sizes(
-    make: Maker, snapshot: Snapshot, isolation: Isolation, outcome: Outcome
-) -> None:
-    jobs = [make(profile="cpu1-mem1"), make(profile="cpu1-mem256m", isolation=isolation.name, outcome=outcome)]
-    assert notes_with(jobs, snapshot, "Smallest profile") == []
-
-
-@pytest.mark.parametrize(
-    ("name", "cpus", "memory", "larger"),
-    [("cpu1-mem4", 1, 4096 * MIB, "cpu2-mem4"), ("cpu2-mem256m", 2, 256 * MIB, "cpu1-mem1")],
-)
-def test_less_memory_and_then_fewer_cpus_make_a_profile_smaller(
-    make: Maker, snapshot: Snapshot, name: str, cpus: int, memory: int, larger: str
-) -> None:
-    cell = Cell("quick", "bm25", "scifact", "single_stream", name)
-    jobs = [make(profile=larger), make(cell=cell, envelope=Envelope(name, cpus, memory))]
-    jobs.append(make(profile="cpu1-mem256m", outcome=Outcome.OOM))
-    assert f"bm25 {name}." in notes_with(jobs, snapshot, "Smallest profile")[0]
 
 
 def test_incomparable_rows_have_a_note(make: Maker, snapshot: Snapshot) -> None:

@@ -134,10 +134,3 @@ def test_front_matches_its_definition(made: list[tuple[float, float, tuple[float
     assert states(*points) == brute(points)
     for order in itertools.islice(itertools.permutations(points), 3):
         assert states(*order) == brute(points)
-
-
-@pytest.mark.slow
-@given(POINTS)
-def test_front_is_never_empty(made: list[tuple[float, float, tuple[float, float] | None]]) -> None:
-    found = states(*(point(str(number), *each) for number, each in enumerate(made)))
-    assert "front" in found.values()

@@ -173,7 +173,7 @@ def test_run_stores_positions_with_the_results(bench: Bench, monkeypatch: pytest
     (made,) = json.loads(done.stdout)["datasets"]
     assert (made["histogram"], made["origin"]) == ([1, 1, 1, 1], "stored with the results")
     assert [each["queries"] for each in made["systems"]] == [4]
-    assert verify_results(bench.results, cache=bench.cache).mismatches == ()
+    assert verify_results(bench.results).mismatches == ()
     (record,) = bench.results.glob(f"*/{suite_record.FILE}")
     record.write_text('{"measures": ["P@1"], "positions": {"tiny": "../../x"}}')
     wrong = call("positions", "results", "--cache", str(bench.cache))

@@ -82,13 +82,6 @@ def test_changed_qrels_file_of_the_same_name_is_read_again(harness: Call) -> Non
 
 
 @pytest.mark.slow
-def test_rejudging_leaves_the_other_figures_of_a_row(harness: Call) -> None:
-    before, after = rows(harness)["early"], rows(harness, "--qrels", "more.trec")["early"]
-    changed = {name for name in before if before[name] != after[name]}
-    assert changed <= {"RR@10", "nDCG@10", "nDCG@10_low", "nDCG@10_high", "unjudged_share", "rejudged"}
-
-
-@pytest.mark.slow
 def test_leaderboard_and_comparison_note_other_judgements(harness: Call) -> None:
     board = harness("leaderboard", "--wide", "--qrels", "more.trec", "--rank-by", "accuracy")
     assert board.exit_code == 0 and "scifact is judged by more.trec" in board.stdout

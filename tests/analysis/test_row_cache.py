@@ -197,15 +197,6 @@ def test_damaged_cache_is_ignored_and_rewritten(folder: Folder, damage: Callable
     assert folder.built == 2
 
 
-@pytest.mark.slow
-def test_flipped_byte_never_changes_a_row(folder: Folder) -> None:
-    whole = folder.file.read_bytes()
-    cache = folder.cache()
-    for place in range(0, len(whole), 97):
-        folder.file.write_bytes(_flip(whole, place))
-        assert cache.table() in (None, TABLE), place
-
-
 def test_cache_with_other_records_is_ignored(folder: Folder) -> None:
     header, _, packed = folder.file.read_bytes().partition(b"\n")
     table, evidence = gzip.decompress(packed).split(b"\n")

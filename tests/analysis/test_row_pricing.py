@@ -125,20 +125,6 @@ def test_row_goes_on_the_cheapest_type_where_that_is_asked_for(root: Path) -> No
     assert row_pricing.price_row(measured_on("c.tie", "aarch64"), cheapest).price_note is None
 
 
-def test_row_of_a_type_that_is_gone_has_a_marked_substitute(root: Path) -> None:
-    path = root / "instances" / "x.csv"
-    path.write_text(
-        path.read_text().replace(
-            "m1.two,2,1,4,x86_64,0,,,,0,,,false,false,false,,",
-            "m1.two,2,1,4,x86_64,0,,,,0,,,false,false,false,2024-01-01,2024-02-01",
-        )
-    )
-    gone = row_pricing.price_row(measured_on("m1.two"), row_pricing.tariff(prices.snapshot(root=root), root))
-    assert gone.price is not None and (gone.price.instance_type, gone.price.substitutes) == ("plain.four", "m1.two")
-    assert str(gone.price_note).startswith("m1.two is no longer rented: the x list of types of 2024-02-01 lacks it")
-    assert "latency not re-measured" in str(gone.price_note)
-
-
 def test_row_is_priced_by_the_nominal_memory_of_its_profile(tariff: Tariff) -> None:
     """A whole machine of 8 GiB leaves 7.1 to the job, and costs that machine."""
     whole = row(cpus=2, memory_limit_bytes=7 * GIB, nominal_memory_bytes=8 * GIB)

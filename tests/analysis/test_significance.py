@@ -56,25 +56,9 @@ def test_many_queries_agree_with_scipy() -> None:
     assert randomisation(differences) == pytest.approx(expected, abs=apart)
 
 
-def test_random_flips_agree_with_all_flips(monkeypatch: pytest.MonkeyPatch) -> None:
-    differences = np.random.default_rng(8).normal(0.1, 0.2, 14)
-    exact = randomisation(differences)
-    monkeypatch.setattr(significance, "EXACT_QUERIES", 0)
-    assert randomisation(differences) == pytest.approx(exact, abs=3 * (exact * (1 - exact) / 9999) ** 0.5)
-
-
 def test_p_is_never_zero() -> None:
     clear = np.random.default_rng(1).normal(1, 0.1, 200)
     assert randomisation(clear) == 1e-4
-
-
-@pytest.mark.slow
-def test_equal_systems_differ_in_5_percent_of_tests() -> None:
-    rng = np.random.default_rng(11)
-    # As differences of RR@10 are: most are 0, the others have few values.
-    values = np.array([0, 0, 0, 0, -0.5, 0.5, -1, 1, -0.1, 0.1])
-    found = paired([rng.choice(values, 60) for _ in range(600)], draws=999)
-    assert 0.025 < sum(each.p <= 0.05 for each in found) / 600 < 0.075  # three standard errors about 0.05
 
 
 @pytest.mark.slow
@@ -115,7 +99,7 @@ def test_corrected_intervals_exclude_0_exactly_where_the_corrected_p_is_at_most_
 @pytest.mark.slow
 def test_interval_of_the_best_of_several_candidates_has_its_coverage() -> None:
     """Eight candidates as good as the reference: chance makes the best of them look better."""
-    rng, draws = np.random.default_rng(23), 400
+    rng, draws = np.random.default_rng(23), 120
     best = [max((rng.normal(0, 0.2, 60) for _ in range(8)), key=lambda each: float(each.mean())) for _ in range(draws)]
     alone = paired(best, draws=1999)
     adjusted = [significance.corrected([each], candidates=8)[0][0] for each in best]
@@ -205,27 +189,6 @@ def test_holm_matches_its_definition() -> None:
     # 4 x 0.01, 3 x 0.01, then 2 x 0.03 and 0.04 raised to what stands before.
     assert holm([0.04, 0.01, 0.03, 0.005]) == pytest.approx((0.06, 0.03, 0.06, 0.02))
     assert holm([0.9, 0.8]) == (1, 1)
-
-
-@pytest.mark.slow
-@given(st.lists(st.floats(0, 1), max_size=12))
-def test_holm_is_monotone_between_p_and_bonferroni_and_matches_step_down(p_values: list[float]) -> None:
-    adjusted = holm(p_values)
-    assert all(p <= found <= min(1, len(p_values) * p) for p, found in zip(p_values, adjusted, strict=True))
-    order = sorted(range(len(p_values)), key=lambda each: p_values[each])
-    assert sorted(adjusted) == [adjusted[each] for each in order]
-    claimed = 0
-    while claimed < len(order) and (len(order) - claimed) * p_values[order[claimed]] <= 0.05:
-        claimed += 1
-    assert sum(each <= 0.05 for each in adjusted) == claimed
-
-
-def test_holm_limits_family_wise_error_to_5_percent() -> None:
-    rng = np.random.default_rng(7)
-    families = rng.uniform(size=(2000, 10))
-    wrong = sum(min(holm(family.tolist())) <= 0.05 for family in families)
-    assert 0.035 < wrong / 2000 < 0.065
-    assert np.mean(families.min(axis=1) <= 0.05) > 0.35, "uncorrected"
 
 
 def test_fingerprint_does_not_depend_on_the_order_of_systems() -> None:

@@ -74,6 +74,7 @@ def test_two_encoders_become_two_checkpoints_and_a_task_is_a_constant(convert: C
     assert numpy.array_equal(types[1], passage["titlepara_sent_embedding"] - 1)
 
 
+@pytest.mark.slow
 def test_missing_wrong_and_strange_tensors_are_refused_by_name(convert: Convert, tmp_path: Path) -> None:
     state = ernie("", 1, "classifier")
 

@@ -15,8 +15,9 @@ from typing import Any
 
 import docker
 import pytest
+import tomlkit
 
-from checkpoints import container, small, stand_in
+from checkpoints import container, small
 from harness.config import data_root
 from harness.errors import ImageError
 from harness.launch.images import builder, catalog
@@ -131,7 +132,7 @@ def _variant(name: str, new: str, **params: str) -> None:
     told = tomllib.loads(path.read_text())
     for table in ("build_params", "search_params"):
         told[table].update({key: value for key, value in params.items() if key in told[table]})
-    path.with_name(f"{new}.toml").write_text(stand_in.as_toml(told))
+    path.with_name(f"{new}.toml").write_text(tomlkit.dumps(told))
 
 
 def test_trained_checkpoint_ranks_in_its_engine(hardly_trained: Path, measured: Ranked) -> None:

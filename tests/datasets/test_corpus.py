@@ -49,12 +49,6 @@ def test_duplicate_id_is_detected_among_ids_of_one_hash(tmp_path: Path) -> None:
     assert list((tmp_path / "corpora").iterdir()) == []
 
 
-def test_texts_are_returned_for_existing_ids_only(tmp_path: Path) -> None:
-    prepared = corpus.prepare_corpus(made(5000), tmp_path)
-    found = dict(prepared.texts(["d4999", "d0", "d2500", "d5000", "D1", "", "d0"]))
-    assert found == {f"d{number}": f"the text of {number}" for number in (4999, 0, 2500)}
-
-
 def test_corpus_counts_empty_documents(tmp_path: Path) -> None:
     def read() -> Iterator[SourceDocument]:
         yield SourceDocument("1", "d1", "", "")
@@ -66,14 +60,6 @@ def test_corpus_counts_empty_documents(tmp_path: Path) -> None:
     assert corpus.prepare_corpus(DocumentStream("made", "empty", (), read), tmp_path) == prepared, "made once"
     lines = (prepared.folder / "corpus.jsonl").read_text().splitlines()
     assert json.loads(lines[0]) == {"_id": "d1", "title": "", "text": ""}
-
-
-def test_progress_is_reported_during_preparation(tmp_path: Path) -> None:
-    seen: list[tuple[int, int]] = []
-    corpus.prepare_corpus(made(5000), tmp_path, lambda done, total: seen.append((done, total)))
-    assert seen == [(2000, 5000), (4000, 5000)]
-    corpus.prepare_corpus(made(5000), tmp_path, lambda done, total: seen.append((done, total)))
-    assert len(seen) == 2
 
 
 @pytest.mark.slow

@@ -105,14 +105,6 @@ def test_failed_download_is_one_line(tmp_path: Path) -> None:
     assert "connect this machine, or put its files into IR_DATASETS_HOME" in text
 
 
-@pytest.mark.slow
-def test_a_damaged_archive_is_one_clear_line(tmp_path: Path) -> None:
-    path = tmp_path / "home" / "beir" / "scifact" / "source.zip"
-    archive(path, b'{"_id": "d1", "title": "", "text": "x", "metadata": {}}\n')
-    path.write_bytes(path.read_bytes()[:-100])
-    assert in_a_process("beir/scifact/test", tmp_path)["error"].startswith("beir/scifact/test: ir_datasets could not")
-
-
 class Page(NamedTuple):
     doc_id: str
     url: str

@@ -119,19 +119,6 @@ def test_zstd_files_of_several_frames_give_the_same_dataset(tiny: Path) -> None:
     assert (packed.corpus.sha256, packed.queries, packed.qrels) == (plain.corpus.sha256, plain.queries, plain.qrels)
 
 
-@pytest.mark.parametrize("name", ["corpus.jsonl", "queries.jsonl", "qrels.trec"])
-@pytest.mark.parametrize("suffix", [".gz", ".zst"])
-@pytest.mark.parametrize("damage", ["cut", "flipped", "another format"])
-def test_a_damaged_compressed_file_is_named(tiny: Path, name: str, suffix: str, damage: str) -> None:
-    path = compress(tiny / name, suffix)
-    content = path.read_bytes()
-    flipped = content[:12] + bytes([0xFF] * 12) + content[24:]
-    path.write_bytes({"cut": content[:-9], "flipped": flipped, "another format": b"plain"}[damage])
-    # A plain text is read as one: its line is wrong.
-    reason = "line 1: " if damage == "another format" else "cannot be read after line "
-    assert load_error(tiny).startswith(f"{path}:" if name == "qrels.trec" else f"{path}: {reason}")
-
-
 def test_an_empty_corpus_is_refused(tiny: Path) -> None:
     (tiny / "corpus.jsonl").write_text("\n\n")
     assert load_error(tiny) == f"{tiny / 'corpus.jsonl'}: no documents in it; give at least one"
@@ -164,12 +151,6 @@ def test_other_users_can_read_the_corpus_under_any_umask(tiny: Path) -> None:
         os.umask(before)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o755
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o644}
-
-
-def test_unknown_document_ids_are_found(tiny: Path) -> None:
-    corpus = load(tiny).corpus
-    assert corpus.unknown({"d0", "d9", "d10", "D0", ""}) == {"d10", "D0", ""}
-    assert corpus.unknown(set()) == set()
 
 
 def test_a_sample_is_fixed_by_the_seed_and_never_warmed_up(tiny: Path) -> None:
@@ -278,19 +259,6 @@ def test_a_pipe_in_place_of_a_file_of_a_copy_is_no_file(tiny: Path, name: str) -
     os.mkfifo(tiny / name)
     with pytest.raises(FileError, match=r"lacks .*; add corpus, queries and qrels"):
         load(tiny)
-
-
-def test_only_the_start_of_a_readme_is_read(tiny: Path) -> None:
-    with (tiny / "README.md").open("wb") as file:
-        file.write(b"**Licence.** MIT\r\n\r\nmore\n")
-        file.truncate(1 << 33)
-    assert datasets.licence(tiny).text == "MIT"
-
-
-def test_licence_of_a_megabyte_of_blanks_is_read_at_once(tiny: Path) -> None:
-    (tiny / "README.md").write_text(f"# x\n\n**License:**\n\n CC BY 4.0 {' ' * 900_000}x\n \n**Attribution**: us\n")
-    found = datasets.licence(tiny)
-    assert found is not None and found.text == "CC BY 4.0 x" and found.attribution == "us"
 
 
 def test_ids_may_be_numbers_and_compression_may_have_no_name_of_its_own(tiny: Path) -> None:

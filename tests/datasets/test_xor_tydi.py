@@ -88,10 +88,10 @@ def test_questions_answered_yes_or_no_are_left_out(example: Example) -> None:
     assert answers.searchable_answers(["yes", "no", "Yes", "no way"]) == ("Yes", "no way")
 
 
-def test_licence_is_named_without_a_readme(example: Example) -> None:
+def test_licence_is_known(example: Example) -> None:
     path = example("XOR-TyDi")
     assert datasets.licence(path).text == "CC BY-SA 4.0"
-    (path / "README.md").write_text("# Mine\n\n**Licence.** CC0\n", encoding="utf-8")
+    (path / "dataset.toml").write_text('licence = "CC0"\n', encoding="utf-8")
     assert datasets.licence(path).text == "CC0"
 
 
@@ -107,13 +107,6 @@ def test_translated_questions_are_read_as_published(example: Example) -> None:
     lines = (path / QUESTIONS).read_text(encoding="utf-8").replace("川はどこへ流れますか", "where to do rivers flow")
     (path / "xor_retrieve_eng_span_dev_google_trans_q.jsonl").write_text(lines, encoding="utf-8")
     assert load(path).queries[0] == Query("q1", "where to do rivers flow")
-
-
-def test_ids_may_be_numbers(example: Example) -> None:
-    path = example("XOR-TyDi")
-    replace_text(path / QUESTIONS, '"q1"', "12345")
-    replace_text(path / "queries.tsv", "q1", "12345")
-    assert load(path).judged == {"12345"}
 
 
 WRONG = [

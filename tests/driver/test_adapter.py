@@ -54,20 +54,14 @@ GOOD = [Hit("a", 2.0), Hit("b", 1.0), Hit("c", 1.0)]
 @pytest.mark.parametrize("answer", [GOOD, tuple(GOOD)])
 def test_hits_are_returned_as_pairs(answer: Sequence[Hit]) -> None:
     assert check_hits(answer, 3, 3) == [("a", 2.0), ("b", 1.0), ("c", 1.0)]
+    assert check_hits([Hit("a", 3), Hit("b", -2)], 2, 2) == [("a", 3.0), ("b", -2.0)], "whole numbers are scores"
+    assert check_hits([], 10, 0) == []
 
 
 @pytest.mark.parametrize("score", [np.float32(1.5), np.float64(1.5), np.array(1.5), Fraction(3, 2)])
 def test_lazy_score_is_refused(score: Any) -> None:
     with pytest.raises(BadAnswer, match="not a plain float"):
         check_hits([Hit("a", score)], 1, 1)
-
-
-def test_whole_numbers_are_scores() -> None:
-    assert check_hits([Hit("a", 3), Hit("b", -2)], 2, 2) == [("a", 3.0), ("b", -2.0)]
-
-
-def test_empty_answer_is_accepted_if_the_minimum_is_0() -> None:
-    assert check_hits([], 10, 0) == []
 
 
 BAD: dict[str, tuple[Any, str]] = {

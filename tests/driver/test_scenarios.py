@@ -369,13 +369,6 @@ def test_warm_up_comes_before_the_trials_and_is_marked(tmp_path: Path, clock: Cl
     assert len(adapter.searched) == 2 + 3 * 8, "nothing is searched that is not written down"
 
 
-def test_each_trial_passes_over_the_whole_sample_in_its_own_order(tmp_path: Path, clock: Clock) -> None:
-    samples, _ = run(tmp_path, timed(clock), spec())
-    orders = [[sample["query_id"] for sample in samples if sample["trial"] == trial] for trial in range(3)]
-    assert all(sorted(order) == [query.query_id for query in SAMPLE] for order in orders)
-    assert len({tuple(order) for order in orders}) == 3
-
-
 def test_trials_are_numbered_from_the_first_of_this_job(tmp_path: Path, clock: Clock) -> None:
     whole, phases = run(tmp_path, timed(clock), spec(trials=4))
     assert phases == ["warmup", "trial-0", "trial-1", "trial-2", "trial-3"]

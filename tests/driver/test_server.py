@@ -19,7 +19,7 @@ from harness.driver import rate_search, server
 from harness.driver.adapter import BadAnswer
 from harness.driver.output import EVENTS, SAMPLES, Output
 from harness.driver.records import Envelope, Hit, JobSpec, Measurement, Outcome, Query, ScenarioParams
-from harness.driver.scenarios import QueryRunner, closed_loop, planned_queries
+from harness.driver.scenarios import closed_loop, planned_queries
 from harness.jobs.job_samples import incomplete, read_samples, worked_s
 from harness.launch.base import LaunchRequest, Prepared
 from tests.driver.test_adapter import Least
@@ -129,19 +129,6 @@ def test_probe_is_complete_and_accepted_by_the_host(tmp_path: Path, monkeypatch:
     assert all(row["stages_ns"] == {"retrieve": 1_000_000} for row in probe)
     wall_s = (probe[-1]["scheduled_ns"] + probe[-1]["latency_ns"]) / 1e9
     assert worked_s(job, [sample for sample in found if sample.trial == 5]) <= wall_s
-
-
-def test_checks_and_writes_wait_for_the_end_of_a_probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    hits_of, asked = QueryRunner.hits_of, []
-    system = adapter(lambda _: 0.0)
-
-    def counted(self: QueryRunner, trial: int, query: Query, answer: object) -> list[tuple[str, float]]:
-        asked.append((trial, system.searches))
-        return hits_of(self, trial, query, answer)
-
-    monkeypatch.setattr(QueryRunner, "hits_of", counted)
-    one_probe(tmp_path, system, spec(30), 1000.0, monkeypatch)
-    assert {searches for trial, searches in asked if trial == 0} == {5 + 30}
 
 
 @pytest.mark.slow

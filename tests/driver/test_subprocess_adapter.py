@@ -227,13 +227,6 @@ def test_pytorchs_advice_on_cuda_is_left_out_of_the_line() -> None:
     assert one_line(RuntimeError(refused + advice)) == f"RuntimeError: {refused}"
 
 
-def test_reported_full_heap_is_oom(rig: Rig, tmp_path: Path) -> None:
-    engine = rig(load={"error": "java.lang.OutOfMemoryError: Java heap space"})
-    with pytest.raises(EngineFailed) as caught:
-        engine.load(tmp_path)
-    assert outcome_of(caught.value) is Outcome.OOM
-
-
 def test_engine_that_died_between_queries_is_found_at_the_next_query(rig: Rig, tmp_path: Path) -> None:
     engine = rig(search=GOOD)
     engine.load(tmp_path)
@@ -303,23 +296,3 @@ def test_standard_error_goes_to_the_log(rig: Rig, tmp_path: Path, capfd: pytest.
     engine.load(tmp_path)
     engine.close()
     assert capfd.readouterr().err == "warming up\n"
-
-
-def test_a_whole_job_over_json_lines(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tests.driver.test_driver import SEARCH, Job
-
-    job_folder = tmp_path / "job"
-    job_folder.mkdir()
-    job = Job(job_folder, monkeypatch)
-    engine = rig(search={"hits": [["d", 1.0]]}, threads={"threads": {"pool": 1}})
-    text = type(engine).arguments
-    monkeypatch.setattr(sys.modules["adapter"], "ENGINE", command(*text))
-    code, measurement = job.run(SEARCH)
-    assert (code, measurement["outcome"]) == (0, "ok"), measurement["detail"]
-    assert measurement["effective"]["threads"] == {"pool": 1}
-    verbs = [request["verb"] for request in rig.asked()]
-    assert verbs == ["load", "threads", "libraries", "search", "search", "search", "close"]
-    (rig.folder / "diary").unlink()
-    monkeypatch.setattr(sys.modules["adapter"], "ENGINE", command(sys.executable, "-c", "print('hello')"))
-    _, measurement = job.run(SEARCH)
-    assert measurement["outcome"] == "bad_output" and "no JSON: 'hello'" in measurement["detail"]

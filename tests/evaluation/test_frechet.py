@@ -11,7 +11,7 @@ import pytest
 from harness.errors import UsageError
 from harness.evaluation import frechet, frechet_distance
 from harness.evaluation.embeddings import Embeddings
-from harness.evaluation.frechet import Settings, queries_with_relevant, relevant_documents, retrieved_documents
+from harness.evaluation.frechet import Settings, relevant_documents, retrieved_documents
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.trec import Qrels, Run
 from harness.stats import Estimate
@@ -125,12 +125,6 @@ def test_run_over_half_of_the_queries_is_as_near_as_the_full_run() -> None:
     assert alone is not None and alone < 0.8 * (made["half"][0].figure.value or 0), "over all of its queries"
 
 
-def test_run_of_one_query_leaves_all_systems_without_a_distance() -> None:
-    one = Run({"q0": ("r0",)}, ())
-    made = frechet.distances(replace(RUNS, runs={"good": GOOD, "one": one}), FOUND, (1,), FEW).systems
-    assert all(each.figure.reason == "a covariance takes two documents on each side" for (each,) in made.values())
-
-
 def test_grades_below_the_threshold_are_not_relevant() -> None:
     qrels = {f"q{n}": {f"r{n}": 2, f"x{n}": 1} for n in range(30)}
     strict = frechet.distances(replace(RUNS, qrels=qrels), FOUND, (1,), replace(FEW, relevant_from=2))
@@ -197,28 +191,8 @@ def test_paired_interval_covers_the_difference_and_is_narrower_than_unpaired() -
     assert np.mean([_width(each) for each in found]) < np.mean(widths) / 1.5
 
 
-@pytest.mark.slow
-def test_interval_covers_values_of_other_samples_of_equal_size() -> None:
-    """Neither the resamples' quantiles nor those reflected at the value would: the distance falls with the sample."""
-    rng = np.random.default_rng(3)
-    population = rng.standard_normal((4000, 30)).astype(np.float32)
-    near = population + rng.standard_normal((4000, 30)).astype(np.float32) * 0.5
-
-    def drawn(resamples: int) -> Estimate:
-        sample = drawn_runs((population, near), 60, rng)
-        return frechet.distances(*sample, (1,), Settings(resamples=resamples)).systems["1"][0].figure
-
-    expected = float(np.mean([drawn(0).value or 0 for _ in range(100)]))
-    found = [drawn(60) for _ in range(20)]
-    assert sum((each.low or 0) <= expected <= (each.high or 0) for each in found) >= 18
-
-
 QRELS = {"q1": {"a": 1, "b": 3, "c": 2, "d": 0, "e": 2}, "q2": {"a": 1}, "q3": {"x": 0, "y": -1}}
 RUN = Run({"q1": ("d", "z", "a", "w", "v"), "q2": ("a", "b")}, ())
-
-
-def test_queries_without_a_relevant_document_are_left_out() -> None:
-    assert queries_with_relevant(QRELS, ("q4", "q2", "q3", "q1"), 1) == ("q2", "q1")
 
 
 def test_best_grades_are_chosen_first_and_ties_by_seed() -> None:
@@ -237,11 +211,6 @@ def test_drawn_documents_depend_only_on_their_query() -> None:
     for seed in range(10):
         settings = Settings(most_judged=2, seed=seed)
         assert relevant_documents(one, ("q",), settings)[0] == relevant_documents(other, ("p", "q"), settings)[1]
-
-
-def test_retrieved_documents_are_cut_at_k() -> None:
-    documents = retrieved_documents(RUN, QRELS, ("q1", "q2", "q3"), 3, unlabelled=False)
-    assert documents == (("d", "z", "a"), ("a", "b"), ())
 
 
 def test_unlabelled_skips_judged_documents_before_taking_k() -> None:

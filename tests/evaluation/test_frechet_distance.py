@@ -54,12 +54,7 @@ def test_distance_is_invariant_under_rigid_motion_and_scales_quadratically(given
     assert distance_of_points(3 * one, 3 * other) == pytest.approx(9 * distance, rel=1e-8, abs=1e-8)
 
 
-def test_distance_of_a_shift_is_its_squared_length() -> None:
-    one = points(1, 50, 20)
-    assert distance_of_points(one, one + 0.5) == pytest.approx(20 * 0.25, rel=1e-12)
-
-
-@pytest.mark.parametrize("dims", [3, 384, 768])
+@pytest.mark.parametrize("dims", [3, 384])
 def test_diagonal_covariances_have_a_closed_form(dims: int) -> None:
     rng = np.random.default_rng(dims)
     means, spreads = rng.standard_normal((2, dims)), rng.uniform(1e-3, 2, (2, dims))
@@ -70,16 +65,16 @@ def test_diagonal_covariances_have_a_closed_form(dims: int) -> None:
     assert distance_of_points(one, other) == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize(("count", "dims"), [(40, 5), (800, 64), (2000, 384)])
+@pytest.mark.parametrize(("count", "dims"), [(40, 5), (800, 64)])
 def test_distance_matches_the_matrix_square_root_formula(count: int, dims: int) -> None:
     one = points(1, count, dims, np.linspace(1, 0.3, dims))
     other = points(2, count + 7, dims, np.linspace(0.5, 1, dims), 0.1)
     assert distance_of_points(one, other) == pytest.approx(by_root(one, other), rel=1e-9)
 
 
-@pytest.mark.parametrize("dims", [384, 768])
-def test_fewer_points_than_dimensions_give_a_distance(dims: int) -> None:
+def test_fewer_points_than_dimensions_give_a_distance() -> None:
     """Two sets in subspaces that share nothing: the root's trace is 0, and the closed form is plain."""
+    dims = 384
     one, other = np.zeros((60, dims)), np.zeros((80, dims))
     one[:, :50], other[:, 50:120] = points(1, 60, 50), points(2, 80, 70)
     one, other = one - one.mean(axis=0), other - other.mean(axis=0)
@@ -129,20 +124,17 @@ def copied(vectors: Any, one: VectorRows, other: VectorRows, weights: Any) -> li
     ]
 
 
-@pytest.mark.parametrize("ragged", [False, True])
 @pytest.mark.parametrize(
     ("queries", "judged", "k", "dims", "near"),
     [
         (30, 1, 1, 50, 1e-6),  # rows against rows
         (50, 3, 10, 100, 1e-6),  # rows against a covariance
         (40, 5, 5, 70, 1e-6),  # two covariances, in double precision
-        (400, 1, 10, 40, 1e-5),  # in single precision
+        (200, 1, 10, 20, 1e-5),  # in single precision
     ],
 )
-def test_resample_equals_copied_vectors(
-    queries: int, judged: int, k: int, dims: int, near: float, ragged: bool
-) -> None:
-    vectors, one, other = vector_sets(queries, judged, k, dims, ragged=ragged)
+def test_resample_equals_copied_vectors(queries: int, judged: int, k: int, dims: int, near: float) -> None:
+    vectors, one, other = vector_sets(queries, judged, k, dims, ragged=True)
     weights = stats.draw_weights(queries, 8, 5)
     (found,) = frechet_distance.resample_distances(vectors, [(one, other)], weights)
     assert found == pytest.approx(copied(vectors, one, other, weights), rel=near, abs=near)

@@ -268,6 +268,7 @@ def test_each_judgement_has_its_line_number(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_file_of_grades_is_bounded(tmp_path: Path) -> None:
     with (tmp_path / "pool").open("wb") as file:
         file.truncate(1 << 33)

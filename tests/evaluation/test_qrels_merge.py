@@ -198,14 +198,6 @@ def test_repeated_line_counts_once(tmp_path: Path) -> None:
     assert line == GradedPair(f"{tmp_path / 'base'}:1", "q1", "d1", 1, "0")
 
 
-def test_lines_equal_the_qrels(tmp_path: Path) -> None:
-    content = b"\xef\xbb\xbf# by hand\nq1 0 d1 1\n"
-    for name, held in (("plain", content), ("zipped", gzip.compress(content)), ("named.gz", gzip.compress(content))):
-        (tmp_path / name).write_bytes(held)
-        (line,) = qrels_merge.read_base(tmp_path / name).lines
-        assert (line.place, line.query_id, line.grade) == (f"{tmp_path / name}:2", "q1", 1)
-
-
 def test_judgements_are_counted_by_grade_and_query(tmp_path: Path) -> None:
     (tmp_path / "base").write_text(BASE)
     facts = qrels_merge.describe_qrels(qrels_merge.read_base(tmp_path / "base").lines)

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from harness.errors import FileError
 from harness.evaluation import trec, trec_lines
-from harness.evaluation.trec import FlaggedLines
 
 Reader = Callable[[Path], object]
 READERS: dict[str, Reader] = {"by rank": trec.read_run, "by score": trec.read_scored_run, "judgements": trec.read_qrels}
@@ -40,11 +39,6 @@ def order(folder: Path, lines: str) -> tuple[str, ...]:
 
 
 # By score.
-
-
-def test_order_follows_scores_and_ignores_ranks_and_line_order(tmp_path: Path) -> None:
-    assert order(tmp_path, "q Q0 a 1 1.0 x\nq Q0 b 9 3.0 x\nq Q0 c 2 2.0 x\n") == ("b", "c", "a")
-    assert order(tmp_path, "q Q0 a - 1.0 x\nq Q0 b - 3.0 x\n") == ("b", "a"), "ranks are not looked at"
 
 
 def test_equal_scores_are_ordered_by_id_bytes_descending(tmp_path: Path) -> None:
@@ -143,8 +137,7 @@ def test_damaged_and_missing_files_are_named(tmp_path: Path) -> None:
 def test_further_fields_belong_to_the_tag_in_scored_runs(tmp_path: Path) -> None:
     content = b"q Q0 a 1 1.5 x\nq Q0 b 2 2.5 my own tag\nq Q0 c 3 0.5 k1 0.9 b 4\nq Q0 d 4 -1 tag 3 0.5\n"
     run = trec.read_scored_run(write(tmp_path, content))
-    assert run.rankings == {"q": ("b", "a", "c", "d")} and run.longer == FlaggedLines(3, 2)
-    assert trec.read_scored_run(write(tmp_path, b"q Q0 a 1 1.5 x\n")).longer.count == 0
+    assert run.rankings == {"q": ("b", "a", "c", "d")}
     assert str(outcome(trec.read_run, write(tmp_path, content))).endswith(f":2: 8 fields, {SIX}; correct the line"), (
         "harness writes no such tag"
     )
@@ -282,7 +275,7 @@ def test_reading_by_block_equals_reading_by_line(
 
 def with_lines(content: object) -> object:
     """Return a run with the fields that its equality ignores."""
-    return (content, content.lines, content.longer) if isinstance(content, trec.Run) else content
+    return (content, content.lines) if isinstance(content, trec.Run) else content
 
 
 @pytest.mark.parametrize("read", [trec.read_scored_run, trec.read_qrels])

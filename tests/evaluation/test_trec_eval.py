@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness.evaluation import evaluate, measure_names, trec
-from harness.evaluation.trec import FlaggedLines, Run
+from harness.evaluation.trec import Run
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 TREC_EVAL = DATA / "trec_eval"
@@ -72,10 +72,6 @@ def test_trec_eval_test_set_gives_its_published_values(agreed: tuple[str, evalua
             assert value == pytest.approx(expected[theirs, query], abs=5.1e-5), (theirs, query)
             compared += 1
     assert compared >= (53 if output == "out.test.a" else 205)
-
-
-def test_tags_with_blanks_are_read_with_a_note() -> None:
-    assert trec.read_scored_run(TREC_EVAL / "results.trunc.gz").longer == FlaggedLines(5, 1)
 
 
 def test_query_without_results_counts_zero_as_with_trec_eval_c() -> None:

@@ -83,9 +83,8 @@ def _make_copy(folder: Path) -> None:
 
 def _make_licence(folder: Path) -> None:
     examples.write("harness", folder / "data")
-    text = "# Data\n\n**Licence.** CC BY 4.0\n\n**Attribution.** Us, 2026\n"
-    (folder / "data" / "README.md").write_text(text, encoding="utf-8")
-    (folder / "data" / "dataset.toml").write_text('language = "en"\n', encoding="utf-8")
+    text = 'language = "en"\nlicence = "CC BY 4.0"\nattribution = "Us, 2026"\n'
+    (folder / "data" / "dataset.toml").write_text(text, encoding="utf-8")
 
 
 def _make_questions(folder: Path) -> None:
@@ -123,5 +122,5 @@ READERS = (
         skips=LINKED,
     ),
     Reader("questions of DuReader 2.0", _make_questions, _label, ("search.dev.json",), skips=NAMED),
-    Reader("licences", _make_licence, _read, ("data/README.md", "data/dataset.toml"), skips=LINKED),
+    Reader("licences", _make_licence, _read, ("data/dataset.toml",), skips=LINKED),
 )

@@ -26,7 +26,7 @@ FUZZED = {
     *_modules("aws/results", "mirror publish"),
     *_modules(
         "datasets",
-        "__init__ corpus dureader dureader_questions passage_matching licence native passage_positions source",
+        "__init__ corpus dureader dureader_questions passage_matching native passage_positions source",
     ),
     *_modules(
         "datasets",

@@ -81,22 +81,6 @@ say([tokens.get(place) for place in range(tokens.size())] if hasattr(tokens, "si
         assert probe(name, f"say({engine}._tokens({text!r}))") == [wanted]
 
 
-def test_first_documents_do_not_depend_on_k_where_scores_are_equal(probe: Probe) -> None:
-    lines = f"""{BUILT}
-from harness.driver.adapter import Document
-same = [Document(f"d{{number}}", "", "the ice" if number % 3 else "ice ice") for number in range(90)]
-folder = index.parent / "same"
-folder.mkdir()
-engine().build(same, folder, done.append)
-own.load(folder)
-whole = [hit.doc_id for hit in own.search("ice", 90)]
-say([whole, [k for k in range(1, 90) if [hit.doc_id for hit in own.search("ice", k)] != whole[:k]]])
-"""
-    ((whole, differ),) = probe("bm25s", lines)
-    assert whole == [f"d{number}" for number in (*range(0, 90, 3), *(each for each in range(90) if each % 3))]
-    assert differ == []
-
-
 def test_unknown_parameters_and_other_indexes_are_refused(probe: Probe) -> None:
     lines = f"""{BUILT}
 for more in ("heap_mib", 1), ("language", "zh"), ("k1", -1), ("k1", "0.9"), ("b", 1.1), ("language", "de"), ("k1", 1.2):

@@ -13,11 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from harness.cli import main
-from harness.driver.records import Envelope, Hit, Outcome
-from harness.experiments import conformance
+from harness.driver.records import Hit, Outcome
 from harness.launch.base import Launcher
-from harness.launch.checks import Level
-from harness.launch.images import catalog
 from harness.launch.process import ProcessLauncher
 from harness.results.reader import read_jobs
 from harness.results.schema import Result
@@ -121,18 +118,6 @@ def test_stages_sum_within_the_latency_and_libraries_name_their_component(bench:
     shown = CliRunner().invoke(main, ["report", str(bench.results), "--format", "csv"])
     assert shown.exit_code == 0 and "stage_words.retrieve_mean_ms" in shown.output
     assert "sum to more" not in shown.output
-
-
-def test_fused_system_meets_the_contract(bench: Bench) -> None:
-    declare(bench, 'method = "rrf"\ndepth = 10\n')
-    folder = bench.folder / "conformance"
-    folder.mkdir()
-    envelope = Envelope("cpu1-mem1", 1, 1 << 30)
-    checks = conformance.examine(ProcessLauncher(bench.cache), catalog.system("both"), envelope, folder)
-    by_name = {check.what: check for check in checks}
-    # Ten documents that a toy tells apart by their words: what is asked here is that batches, trials and threads agree.
-    assert [check for check in by_name.values() if check.level is not Level.OK] == []
-    assert "answers batches as it answers single queries" in by_name
 
 
 MISDEEDS = {

@@ -14,8 +14,6 @@ from harness.launch.images import catalog
 
 SPLADE = {"method": "splade", "head": "splade", "document_model": "d", "query_model": "q", "quantisation": 100}
 
-JVM = ("build_heap_mib", "force_merge", "heap_mib")
-
 
 @pytest.fixture
 def module(monkeypatch: pytest.MonkeyPatch) -> Any:
@@ -40,15 +38,6 @@ def test_methods_that_write_text_are_refused_by_an_engine_of_weights(module: Any
     methods.check(deepct, (), texts=True)
     with pytest.raises(ValueError, match="method is 'deepct', must be one of splade, unicoil"):
         methods.check(deepct, ())
-
-
-@pytest.mark.slow
-def test_parameters_of_every_shipped_system_are_valid(module: Any) -> None:
-    methods: ModuleType = module("term_weights.methods")
-    shipped = [system for system in catalog.systems(catalog.images_dir()).values() if system.engine == "impact"]
-    assert len(shipped) == 9
-    for system in shipped:
-        methods.check(system.params, JVM, texts=True)
 
 
 @pytest.mark.parametrize("same", [True, False])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -24,13 +25,20 @@ def modules(folder: Path) -> dict[str, Path]:
     return found
 
 
+@functools.cache
+def statements(path: Path) -> list[ast.Import | ast.ImportFrom]:
+    """Return all imports of a file; each image has the files of the folder shared."""
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    return [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
 def imports(module: str, path: Path, known: dict[str, Path]) -> Iterator[str]:
     """Yield the known modules that a module imports anywhere; its own package does not count."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in statements(path):
         names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
+        elif node.module:
             below = [f"{node.module}.{alias.name}" for alias in node.names]
             names = [name if name in known else node.module for name in below]
         yield from (name for name in names if name in known and not module.startswith(f"{name}."))

@@ -66,21 +66,6 @@ say([done[0], done[-1], own.threads(), sorted(own.libraries()), sorted(own.stage
     assert facts == [0, 700, {"pisa": 1}, ["PyStemmer", "pyterrier-pisa"], ["retrieve", "tokenise"]]
 
 
-def test_first_documents_do_not_depend_on_k_where_scores_are_equal(probe: Probe) -> None:
-    lines = f"""{BUILT}
-texts = ["an ice floe", "ice ice", *["coffee"] * 3]
-own = made("same", [Document(f"d{{number:02}}", "", texts[number % 5]) for number in range(90)])
-for algorithm in adapter._ALGORITHMS:
-    own._algorithm = algorithm
-    for query in ("ice", "ice floe"):
-        whole = [hit.doc_id for hit in own.search(query, 90)]
-        say([whole, [k for k in range(1, 90) if [hit.doc_id for hit in own.search(query, k)] != whole[:k]]])
-"""
-    once, twice = ([f"d{number:02}" for number in range(90) if number % 5 == kind] for kind in (0, 1))
-    answers = probe("pisa", lines)
-    assert answers == [[twice + once, []], [once + twice, []]] * 5
-
-
 def test_queries_without_known_words_find_nothing(probe: Probe) -> None:
     lines = f"""{BUILT}
 own = made("few", corpus)

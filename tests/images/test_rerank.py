@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-
-from harness.launch.images import catalog
 
 pytestmark = pytest.mark.docker
 
@@ -356,11 +353,3 @@ for shuffled in (False, True):
     assert original[1] and shuffled[1]
     # Seven wrong documents in ten have a part of the sentence, none of it within the first third.
     assert 900 * 0.46 <= original[2] <= 900 * 0.66
-
-
-def test_systems_name_what_the_engine_reads() -> None:
-    systems = [each for each in catalog.systems(catalog.images_dir()).values() if each.engine == "rerank"]
-    assert len(systems) >= 10
-    for system in systems:
-        declared = json.dumps(system.params)
-        assert system.params["model"] == system.assets[0].folder, declared

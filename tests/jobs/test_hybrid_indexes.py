@@ -63,7 +63,7 @@ def test_hybrid_after_its_components_builds_its_own_part_alone(bench: Bench) -> 
     assert "both: index of tiny built in 2 s (6 s with its components), 0.0 MiB" in bench.screen.getvalue()
 
 
-def test_components_after_the_hybrid_build_nothing(bench: Bench) -> None:
+def test_components_after_the_hybrid_build_nothing_unless_fresh(bench: Bench) -> None:
     launcher = FakeLauncher()
     run(bench, "both", launcher=launcher)
     assert built(launcher) == ["both", "letters", "words"]
@@ -72,11 +72,6 @@ def test_components_after_the_hybrid_build_nothing(bench: Bench) -> None:
         Outcome.OK
     }
     assert built(launcher) == []
-
-
-def test_fresh_index_builds_hybrid_and_components_again_once(bench: Bench) -> None:
-    run(bench, "both", "words")
-    launcher = FakeLauncher()
     run(bench, "both", "words", launcher=launcher, fresh=True, fresh_index=True)
     assert built(launcher) == ["both", "letters", "words"]
 
@@ -136,6 +131,7 @@ def test_components_files_are_shared_where_no_job_can_write_them(
 def test_private_folder_of_a_component_is_open_to_the_user_of_the_hybrids_jobs(bench: Bench) -> None:
     class Private(FakeLauncher):
         def launch(self, job: LaunchRequest, progress: Progress) -> LaunchEnd:
+            assert job.spec.kind != "build" or not [*job.index_dir.iterdir()], "no build sees files of a component"
             ended = super().launch(job, progress)
             if (job.spec.kind, job.spec.system) == ("build", "words"):
                 (job.index_dir / "sub" / "below").mkdir(parents=True)
@@ -168,19 +164,6 @@ def test_full_disk_during_a_copy_ends_the_run(bench: Bench, monkeypatch: pytest.
     monkeypatch.setattr(filesystem, "link_tree", full)
     with pytest.raises(StoreError, match="the disk is full"):
         run(bench, "both")
-
-
-def test_build_of_the_hybrid_sees_no_file_of_a_component(bench: Bench) -> None:
-    seen: list[list[str]] = []
-
-    class Looking(FakeLauncher):
-        def launch(self, job: LaunchRequest, progress: Progress) -> LaunchEnd:
-            if (job.spec.kind, job.spec.system) == ("build", "both"):
-                seen.append([path.name for path in job.index_dir.iterdir()])
-            return super().launch(job, progress)
-
-    run(bench, "both", launcher=Looking())
-    assert seen == [[]]
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, lambda path: path.symlink_to("/etc"), Path.touch])

@@ -18,7 +18,6 @@ import pytest
 from harness.analysis import results_folder, rows
 from harness.driver.records import Envelope, Outcome
 from harness.errors import StoreError, UsageError
-from harness.launch.base import LaunchRequest
 from harness.launch.fake import FakeLauncher
 from harness.pricing import prices
 from harness.results import suite_record
@@ -133,26 +132,16 @@ def test_one_image_builds_the_index_and_another_searches_it(bench: Bench) -> Non
     assert bench.run(FakeLauncher(), bench.suite(systems=["apart"])).done_before == 1
 
 
-def test_failed_job_is_stored_and_retried(bench: Bench) -> None:
+def test_failed_job_is_stored_with_its_stand_in_and_retried(bench: Bench) -> None:
+    declared = bench.folder / "engines" / "planted" / "systems" / "planted.toml"
+    declared.write_text('description = "planted"\nstand_in = "a model of two layers"\n', encoding="utf-8")
     failing = FakeLauncher(lambda job: Outcome.CRASH if job.spec.kind == "search" else Outcome.OK)
-    assert [result.outcome for result in bench.run(failing).unforeseen] == [Outcome.CRASH]
+    (failed,) = bench.run(failing).unforeseen
+    assert (failed.outcome, failed.provenance.stand_in) == (Outcome.CRASH, "a model of two layers")
     assert bench.run(FakeLauncher()).unforeseen == []
     outcomes = [(job.result.spec.repetition, job.result.outcome) for job in read_jobs(bench.results)]
     assert sorted(outcomes) == [(0, Outcome.CRASH), (1, Outcome.OK)]
     assert bench.run(FakeLauncher()).done_before == 1
-
-
-def test_stand_in_is_recorded_for_every_outcome(bench: Bench) -> None:
-    declared = bench.folder / "engines" / "planted" / "systems" / "planted.toml"
-    bench.run(FakeLauncher())
-    declared.write_text('description = "planted"\nstand_in = "a model of two layers"\n', encoding="utf-8")
-    failing = FakeLauncher(lambda job: Outcome.CRASH if job.spec.kind == "search" else Outcome.OK)
-    bench.run(failing, fresh=True)
-    stored = sorted((job.result for job in read_jobs(bench.results)), key=lambda result: result.spec.repetition)
-    assert [(result.outcome, result.provenance.stand_in) for result in stored] == [
-        (Outcome.OK, None),
-        (Outcome.CRASH, "a model of two layers"),
-    ]
 
 
 @pytest.mark.parametrize("build_gpus", [0, 1])
@@ -261,41 +250,6 @@ def _searches(launcher: FakeLauncher) -> list[tuple[str, int]]:
     return [(spec.envelope.name, spec.first_trial) for spec in jobs]
 
 
-@pytest.mark.slow
-def test_trials_of_all_cells_are_interleaved_in_rounds(bench: Bench) -> None:
-    profiles = ["cpu1-mem1", "cpu2-mem4", "cpu1-mem4"]
-    launcher = FakeLauncher()
-    summary = bench.run(launcher, bench.suite(INTERLEAVED.format(7), profiles=profiles))
-    assert [result.outcome for result, _ in summary.jobs] == [Outcome.OK] * 9
-    ran = _searches(launcher)
-    for number in range(3):
-        members = ran[3 * number : 3 * number + 3]
-        assert {trial for _, trial in members} == {number}
-        assert sorted(profile for profile, _ in members) == sorted(profiles)
-    assert {job.spec.trials for job in launcher.launched if job.spec.kind == "search"} == {1}
-    numbers = {(job.result.spec.job, job.result.spec.jobs) for job in read_jobs(bench.results)}
-    assert numbers == {(number, 3) for number in range(3)}
-    assert [row.outcome for row in build_table(read_jobs(bench.results), snapshot=prices.snapshot()).rows] == ["ok"] * 3
-
-
-def test_remaining_trials_run_after_an_interrupt(bench: Bench) -> None:
-    def stop_at_third(job: LaunchRequest) -> Outcome:
-        if len(_searches(launcher)) == 3:
-            raise KeyboardInterrupt
-        return Outcome.OK
-
-    path = bench.suite(INTERLEAVED.format(1), profiles=["cpu1-mem1", "cpu2-mem4"])
-    launcher = FakeLauncher(stop_at_third)
-    with pytest.raises(KeyboardInterrupt):
-        bench.run(launcher, path)
-    assert len(read_jobs(bench.results)) == 2
-    again = FakeLauncher()
-    summary = bench.run(again, path)
-    assert (summary.done_before, len(summary.jobs), len(summary.keys)) == (2, 4, 6)
-    assert set(_searches(again)).isdisjoint(_searches(launcher)[:2])
-    assert {job.result.spec.repetition for job in read_jobs(bench.results)} == {0}
-
-
 @dataclass(frozen=True)
 class _Verdict:
     transient: bool
@@ -332,21 +286,16 @@ def test_only_noisy_cells_are_measured_again_and_completely(bench: Bench, monkey
     assert bench.run(FakeLauncher(), path).jobs == (), "all of it is done"
 
 
-def test_noisy_cell_of_an_earlier_run_is_measured_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_noisy_cell_of_an_earlier_run_is_measured_again_until_given_up(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = bench.suite(INTERLEAVED.format(1), profiles=["cpu1-mem1", "cpu2-mem4"])
     bench.run(FakeLauncher(), path)
-    _noisy_first(monkeypatch, times=1)
-    launcher = FakeLauncher()
-    summary = bench.run(launcher, path, retry_noisy=1)
-    assert sorted(_searches(launcher)) == [("cpu1-mem1", 0), ("cpu1-mem1", 1), ("cpu1-mem1", 2)]
-    assert summary.unforeseen == []
-
-
-def test_noisy_cell_is_given_up_after_n_retries(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     _noisy_first(monkeypatch, times=99)
     launcher = FakeLauncher()
-    bench.run(launcher, bench.suite(INTERLEAVED.format(1), profiles=["cpu1-mem1"]), retry_noisy=2)
-    assert len(_searches(launcher)) == 9
+    summary = bench.run(launcher, path, retry_noisy=2)
+    assert sorted(_searches(launcher)) == sorted(2 * [("cpu1-mem1", trial) for trial in range(3)])
+    assert summary.unforeseen == []
 
 
 @pytest.mark.parametrize("failing", [{5}, {4, 5, 6}])

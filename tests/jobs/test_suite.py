@@ -10,7 +10,7 @@ import pytest
 
 from harness.analysis import published as published_tables
 from harness.datasets import dataset_name
-from harness.driver.records import Envelope, Outcome, ScenarioParams
+from harness.driver.records import Envelope, Outcome
 from harness.errors import FileError, UnknownName
 from harness.jobs import suite
 from harness.launch.images import catalog
@@ -63,15 +63,6 @@ def test_paper_protocol_runs_all_trials_in_one_process(tmp_path: Path) -> None:
     assert (protocol.jobs, protocol.trials_a_job) == (1, 5)
     protocol = load(tmp_path, LEAST + '[protocol]\nname = "santhanam2023"\nwarmup_queries = 3\n').protocol
     assert protocol.warmup_queries == 3, "what the suite says counts"
-
-
-def test_each_scenario_has_its_own_parameters(tmp_path: Path) -> None:
-    scenarios = 'scenarios = ["single_stream", "offline", "server"]\n'
-    tables = "[offline]\nbatch_size = 7\n[server]\nlatency_target_s = 0.2\nlatency_percentile = 99\n"
-    loaded = load(tmp_path, LEAST + scenarios + tables)
-    assert loaded.scenario_params("single_stream") == ScenarioParams()
-    assert loaded.scenario_params("offline") == ScenarioParams(batch_size=7)
-    assert loaded.scenario_params("server") == ScenarioParams(latency_target_s=0.2, latency_percentile=99.0)
 
 
 # What stands in the place of ``LEAST``'s words, or behind it, and the mistake.

@@ -116,23 +116,6 @@ def test_limits_are_set_verified_inside_and_stored(
     assert ours(engine) == []
 
 
-def test_build_has_readings_and_counters_and_can_be_measured_again(bench: Bench, launcher: DockerLauncher) -> None:
-    bench.plant("busy", build_misdeed="spin")
-    path = bench.suite(systems=["busy"])
-    bench.run(launcher, path)
-    bench.run(launcher, path, fresh_index=True)
-    first, second = sorted((job.result for job in read_jobs(bench.results)), key=lambda result: result.spec.repetition)
-    for result in (first, second):
-        facts = result.index
-        assert facts is not None and facts.isolation == CONTAINER.name and facts.environment == result.environment
-        assert [reading.when for reading in facts.observed.canary] == ["before", "after"]
-        counters = facts.observed.counters
-        assert counters.cpu_s and counters.foreign_cpu_s is not None and facts.observed.throttled_periods == 0
-        assert facts.observed.placement is not None and len(facts.observed.placement.cpus) == 1
-    assert first.index.started_at < second.index.started_at
-    assert first.index.content_sha256 == second.index.content_sha256
-
-
 @pytest.mark.parametrize(
     ("seen_by_host", "message"),
     [

@@ -10,28 +10,10 @@ import pytest
 from harness.driver.records import Outcome
 from harness.launch.base import LaunchRequest
 from harness.launch.fake import FakeLauncher
-from harness.pricing import prices
-from harness.report import render
-from harness.results.isolation import FAKE
 from harness.results.reader import read_jobs
 from tests.conftest import Bench, protocol, write_dataset
-from tests.support.stored_jobs import build_table
 
 EXPECT = '[[expect]]\nsystem = "planted"\nprofile = "cpu1-mem256m"\noutcome = "oom"\n'
-
-
-@pytest.mark.slow
-def test_suite_becomes_a_table(bench: Bench) -> None:
-    bench.plant("other")
-    launcher = FakeLauncher()
-    path = bench.suite(systems=["planted", "other"], profiles=["cpu1-mem256m", "cpu2-mem4", "gpu1-cpu1-mem4"])
-    summary = bench.run(launcher, path)
-    assert summary.done_before == 0 and len(summary.jobs) == 6 and not summary.unforeseen
-    assert [job.spec.kind for job in launcher.launched].count("build") == 2, "an index serves all profiles"
-    table = build_table(read_jobs(bench.results), snapshot=prices.snapshot(), measures=("RR@10", "nDCG@10"))
-    text = render(table, "md")
-    assert text.count("planted") >= 3 and text.count("other") >= 3
-    assert "not_applicable" in text and "fake" in text
 
 
 def test_expected_failure_is_done_in_the_second_run(bench: Bench) -> None:
@@ -40,11 +22,6 @@ def test_expected_failure_is_done_in_the_second_run(bench: Bench) -> None:
     assert not bench.run(small, path).unforeseen
     assert "oom (foreseen): the kernel killed the job" in bench.screen.getvalue()
     assert bench.run(FakeLauncher(), path).done_before == 1
-
-
-def test_ok_is_unexpected_if_a_failure_was_expected(bench: Bench) -> None:
-    (result,) = bench.run(FakeLauncher(), bench.suite(EXPECT)).unforeseen
-    assert result.outcome is Outcome.OK
 
 
 def test_finding_of_several_trials_and_cells_is_said_once(bench: Bench) -> None:
@@ -79,30 +56,6 @@ def test_failing_index_build_is_tried_once_per_run_and_never_stored(bench: Bench
     assert {result.outcome for result in summary.unforeseen} == {Outcome.OOM}
     assert all((result.detail or "").startswith("index build: ") for result in summary.unforeseen)
     assert list((bench.cache / "indexes").glob("*")) == []
-
-
-def test_result_is_marked_as_invented(bench: Bench) -> None:
-    bench.run(FakeLauncher())
-    (job,) = read_jobs(bench.results)
-    assert job.result.isolation is FAKE
-    recipe = job.result.spec.recipe
-    assert recipe.startswith("fake:") and job.result.provenance.image_digest == f"made:{recipe}"
-    assert job.result.environment.docker_version is None
-    assert job.result.answers.trials_finished == 2 and job.samples().num_rows == 2 + 2 * 4
-    latencies = job.samples().column("latency_ns").to_pylist()
-    assert all(5_000_000 <= latency <= 15_000_000 for latency in latencies) and len(set(latencies)) > 4
-
-
-@pytest.mark.slow
-def test_order_of_jobs_follows_the_seed(bench: Bench) -> None:
-    def order(seed: int) -> list[str]:
-        profiles = ["cpu1-mem256m", "cpu1-mem1", "cpu2-mem4", "cpu1-mem4"]
-        path = bench.suite(f"[protocol]\nwarmup_queries = 2\ntrials = 1\nk = 3\nseed = {seed}\n", profiles=profiles)
-        return [result.spec.cell.profile for result, _ in bench.run(FakeLauncher(), path, fresh=True).jobs]
-
-    first = order(1)
-    assert order(1) == first
-    assert any(order(seed) != first for seed in (2, 3, 4))
 
 
 def _large(bench: Bench) -> str:

@@ -56,15 +56,6 @@ def test_prepare_gets_its_parameters_and_no_secrets(
 
 
 @pytest.mark.slow
-def test_one_environment_builds_and_searches(bench: Bench, prepared: System) -> None:
-    with (prepared.engine_dir / "engine.toml").open("a") as file:
-        file.write('lean_search_if = {say = ["hello"]}\n')
-    system, launcher = catalog.system("weighted"), ProcessLauncher(bench.cache, bench.folder / "models")
-    assert system.for_job("search") != system
-    assert launcher.prepare(system).digest == launcher.prepare(system.for_job("search")).digest
-
-
-@pytest.mark.slow
 def test_prepare_error_is_one_printable_line(bench: Bench, prepared: System) -> None:
     wrong = prepared.model_copy(update={"search_params": {"say": "nonsense"}})
     with pytest.raises(ImageError, match="its files could not be made ready: no good") as caught:

@@ -344,16 +344,6 @@ def test_pause_with_a_malformed_number_is_ignored(pausing: Pausing, number: obje
     assert pausing.paused(number) is None
 
 
-def test_endless_pauses_do_not_extend_the_time_limit(pausing: Pausing) -> None:
-    """Each pause restarts the timer, so their number is limited."""
-    pausing.event(phase="trial-0")
-    for number in range(FULL_SPEC.trials + 2):
-        assert pausing.paused(number) == number
-        pausing.watch.answer()
-        assert pausing.after(1.9) is None
-    assert pausing.after(0.2) == "a query took more than 2 s"
-
-
 def test_existing_link_or_folder_is_not_followed(pausing: Pausing) -> None:
     """A plain process may write where a container may not."""
     (pausing.folder / "victim").write_text("untouched")

@@ -21,7 +21,7 @@ from tests.support import publisher
 from tests.support.publisher import Made
 
 COUNTS = {"pairs": 20.0, "windows": 21.0, "tokens": 3100.0, "padded_tokens": 3500.0, "calls": 2.0, "flop": 6.61e9}
-PRICE = TokenPrice("gpt-4o-mini", 0.15, 0.6, 0.075, 0.5, "2026-11-09", "a list; https://provider.example")
+PRICE = TokenPrice("gpt-4o-mini", 0.15, 0.6, 0.5, "2026-11-09", "a list; https://provider.example")
 
 
 def stage(**changes: object) -> FirstStage:

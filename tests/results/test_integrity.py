@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import gzip
-import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -15,26 +13,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from harness import api
-from harness.analysis import results_folder, row_cache
-from harness.analysis.row_cache import CellRow, RowSet
-from harness.driver.records import Outcome
 from harness.errors import FileError, UsageError
-from harness.evaluation import measure_names
-from harness.report.verify import Mismatch, compare_rows, verify_results
+from harness.report.verify import Mismatch, verify_results
 from harness.results import reader, seals
-from tests.support import sample_records
 from tests.support.results_folders import change, job, put, replace
 
 SHIPPED = Path(__file__).parents[2] / "results" / "published" / "santhanam2023"
 
 
 def verify(results: Path) -> tuple[Mismatch, ...]:
-    return verify_results(results, cache=results.parent / "cache").mismatches
+    return verify_results(results).mismatches
 
 
 def test_sound_results_verify(results: Path) -> None:
-    verified = verify_results(results, cache=results.parent / "cache")
+    verified = verify_results(results)
     assert verified.mismatches == () and verified.looked_at == "12 jobs, 36 files"
 
 
@@ -199,62 +191,6 @@ def test_inputs_match_the_hashes_in_their_names(results: Path) -> None:
     assert any(place.endswith("result.json: spec.sample_size") for place in places)
     qrels.unlink()
     assert any("run.trec.gz" in mismatch.place and "does not exist" in mismatch.stored for mismatch in verify(results))
-
-
-@pytest.mark.slow
-def test_cached_rows_are_compared_with_rebuilt_ones(results: Path) -> None:
-    cache = results.parent / "cache"
-    results_folder.read(results, cache=cache)
-    results_folder.read(results, results_folder.Selection(("P@1",)), cache=cache)
-    assert len(list(row_cache.cached_files(results, cache))) == 2, "those of both choices of measures"
-    assert verify(results) == ()
-    (cached,) = [
-        cached_file
-        for cached_file in row_cache.cached_files(results, cache)
-        if cached_file.table and "P@1" in cached_file.table.measures
-    ]
-    changed = [
-        dataclasses.replace(values, latency_s=values.latency_s + 1) for values in (cached.per_query or {}).values()
-    ]
-    shipped = api.results_folder.read(SHIPPED).table
-    other = dataclasses.replace(shipped, rows=shipped.rows[:10], measures=("P@1",))
-    cells = [CellRow(row, per_query=values) for row, values in itertools.zip_longest(other.rows, changed)]
-    row_cache.RowCache(cache, results, ("P@1",)).write(RowSet(other, tuple(cells)))
-    lines = [str(line) for line in verify(results)]
-    assert any("BM25" in line and "stored: a row; follows: none" in line for line in lines)
-    assert any("by query" in line for line in lines), lines
-    assert all(line.startswith(f"kept rows {cached.path.name}") for line in lines)
-
-
-@pytest.mark.slow
-def test_wrong_cached_figure_is_named(results: Path) -> None:
-    cache = results.parent / "cache"
-    built = results_folder.read(results, cache=cache).table
-    (cached,) = row_cache.cached_files(results, cache)
-    rows = list(built.rows)
-    number, row = next(
-        (number, row)
-        for number, row in enumerate(rows)
-        if row.scenario == "single_stream" and row.outcome is Outcome.OK
-    )
-    rows[number] = sample_records.row_with(row, latency_mean_s=dataclasses.replace(row.latency.mean_s, value=0.5))
-    cells = tuple(CellRow(row, per_query=(cached.per_query or {}).get(row.per_query_key)) for row in rows)
-    changed = RowSet(dataclasses.replace(built, rows=tuple(rows)), cells)
-    row_cache.RowCache(cache, results, measure_names.DEFAULT).write(changed)
-    (mismatch,) = verify(results)
-    assert mismatch.place.endswith(f"{row.isolation.name}: latency: mean_s: value")
-    assert (mismatch.stored, mismatch.follows) == ("0.5", str(row.latency.mean_s.value))
-    content = bytearray(cached.path.read_bytes())
-    content[-8] ^= 255  # its checksum
-    cached.path.write_bytes(content)
-    assert [mismatch.stored for mismatch in verify(results)] == ["damaged"]
-
-
-def test_overheads_of_one_profile_are_verified_separately() -> None:
-    """The null system of several scenarios, in another order."""
-    overhead = [{"suite": "s", "profile": "cpu1-mem1", "isolation": "container", "key": key} for key in ("1", "2")]
-    assert not list(compare_rows("kept", {"overhead": overhead}, {"overhead": overhead[::-1]}))
-    assert list(compare_rows("kept", {"overhead": overhead}, {"overhead": overhead[:1]}))
 
 
 def test_empty_folder_has_nothing_to_verify(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from tests.support.results_folders import job, put, relist
 
 
 def verify(results: Path) -> list[str]:
-    return [str(mismatch) for mismatch in verify_results(results, cache=results.parent / "cache").mismatches]
+    return [str(mismatch) for mismatch in verify_results(results).mismatches]
 
 
 def record(edit: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:
@@ -219,7 +219,7 @@ def test_merge_refuses_an_edited_record_of_a_suite(whole: Path) -> None:
 def test_files_that_are_not_checked_are_named(whole: Path) -> None:
     for name in ("report.html", "test-suite/report.md", "test-suite/notes.txt", "test-suite/planted/notes.txt"):
         put(whole / name, b"99 ms")
-    verified = verify_results(whole, cache=whole.parent / "cache")
+    verified = verify_results(whole)
     assert verified.mismatches == ()
     assert verified.notes == (
         "not checked: report.html, test-suite/notes.txt, test-suite/planted/notes.txt, test-suite/report.md;"

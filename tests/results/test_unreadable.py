@@ -132,7 +132,7 @@ def test_record_in_any_state_costs_its_job_alone(results: Path, way: str) -> Non
     assert [note for note in frame.attrs["notes"] if note.startswith(f"left out: {folder / RESULT}: ")]
     # A second table comes from the cache, with the same notes.
     assert harness.load(results, "P@1").attrs["notes"] == frame.attrs["notes"]
-    assert verify_results(results, cache=Path("cache")).mismatches
+    assert verify_results(results).mismatches
 
 
 @pytest.mark.slow
@@ -320,5 +320,5 @@ def test_verify_names_files_of_a_suite_in_other_places(ranked: Path) -> None:
     strays = [ranked / "early" / "good" / "scifact" / suite_record.FILE, ranked / "early" / origins.FILE]
     for path in strays:
         path.write_text("{}")
-    (note,) = (note for note in verify_results(ranked, cache=Path("cache")).notes if note.startswith("not checked: "))
+    (note,) = (note for note in verify_results(ranked).notes if note.startswith("not checked: "))
     assert all(str(path.relative_to(ranked)) in note for path in strays)

@@ -23,13 +23,7 @@ from harness.analysis.validity.findings import (
     warm_longer,
     warm_wider,
 )
-from harness.analysis.validity.sample_checks import (
-    MAX_STAGE_GAP_S,
-    MAX_STAGE_GAP_SHARE,
-    MAX_TRIAL_RATIO,
-    Drift,
-    SampleFacts,
-)
+from harness.analysis.validity.sample_checks import MAX_TRIAL_RATIO, Drift, SampleFacts
 from harness.driver.records import Outcome
 from harness.errors import counted
 from harness.results.schema import PAPERS, Cell, IndexFacts, Result, ResultSpec, measurements
@@ -87,8 +81,7 @@ def assess(
             *_completeness(results, facts, missing),
             *_rankings(results, disagreements),
             *_warmth(results, facts),
-            *_steadiness(facts),
-            *_stages(facts),
+            *facts.doubts,
             *_scenario(results),
             *_protocol(results[0].spec),
         ]
@@ -223,42 +216,6 @@ def _drift(results: Sequence[Result], drift: Drift, trial_means_s: Sequence[floa
         f"drift: the slowest trial's mean is {drift.ratio:.2f} times the fastest's (steady: up to {MAX_TRIAL_RATIO}), "
         f"{drift.slow_s * 1e3:.3g} against {drift.fast_s * 1e3:.3g} ms",
     )
-
-
-def _steadiness(facts: SampleFacts) -> Iterator[Doubt]:
-    """Check for few samples that carry the mean (slow queries are only a remark), and for unclaimed time."""
-    few, tail = facts.carried, facts.tail
-    if few is not None:
-        yield Doubt(
-            Cause.FEW_SAMPLES,
-            f"{few.few:,} of {few.samples:,} samples hold {few.share:.0%} of the time, and their queries are fast in "
-            "other trials: they carry the mean (a JIT compiler, garbage collection, the machine)",
-        )
-    if tail is not None:
-        alone = "in the only trial, which cannot tell whether they always do"
-        yield remark(
-            Cause.FEW_SAMPLES,
-            f"{tail.few:,} of {facts.queries:,} queries hold half of the time, "
-            f"{alone if tail.trials == 1 else f'in each of {tail.trials} trials'}: they carry the mean, and its "
-            "interval may be too narrow; raise sample_size, or compare p50",
-        )
-    if facts.between is not None:
-        yield Doubt(
-            Cause.UNACCOUNTED_TIME,
-            f"{facts.between.per_query_s * 1e3:.3g} ms a query passed outside the reported latencies, "
-            f"{facts.between.share:.0%} of the trials",
-        )
-
-
-def _stages(facts: SampleFacts) -> Iterator[Doubt]:
-    """Check that the stages of a two-stage system account for its latency."""
-    gap = facts.stages
-    if gap is not None:
-        yield Doubt(
-            Cause.STAGES,
-            f"the stages sum to {gap.staged_s * 1e3:.3g} ms of a mean latency of {gap.latency_s * 1e3:.3g} ms "
-            f"(allowed: {MAX_STAGE_GAP_SHARE:.0%} or {MAX_STAGE_GAP_S * 1e6:.0f} us)",
-        )
 
 
 def _scenario(results: Sequence[Result]) -> Iterator[Doubt]:

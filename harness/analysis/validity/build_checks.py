@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from harness.analysis.table import Cause
+from harness.analysis.table import Cause, Validity
 from harness.analysis.validity import counter_checks, machine_speed
 from harness.analysis.validity.findings import Doubt, covers, invalid, remark
 from harness.errors import counted
@@ -36,10 +36,14 @@ def check(build: IndexFacts, levels: machine_speed.Levels) -> list[Doubt]:
         *counter_checks.limits("build", [build.observed], _LARGER),
         *_counted(build),
         *_speed(build, levels),
-        *_gpus(build),
+        *counter_checks.gpu_throttled("build", [build.observed]),
+        *counter_checks.gpu_shared("build", [build.observed]),
     ]
     if build.observed.shared_host:
         doubts.append(Doubt(Cause.SHARED_HOST, "other jobs of AWS Batch may have run on the same host"))
+    doubts = [
+        replace(doubt, text=f"{doubt.text}, {_ONCE}") if doubt.validity is Validity.NOISY else doubt for doubt in doubts
+    ]
     for name, part in build.components.items():
         doubts += [replace(doubt, text=f"{name}: {doubt.text}") for doubt in check(part, levels)]
     return doubts
@@ -63,10 +67,7 @@ def _counted(build: IndexFacts) -> Iterator[Doubt]:
             "judge steal or other processes",
         )
         return
-    for cause, name, most, who in counter_checks.TAKEN:
-        share = counter_checks.share_of_cpus(build.observed, build.envelope, getattr(counters, name))
-        if share is not None and share > most:
-            yield Doubt(cause, f"{who} {share:.1%} of the build's CPU time (steady: up to {most:.0%}), {_ONCE}")
+    yield from counter_checks.taken("build", [(build.observed, build.envelope)])
     waited = counter_checks.waiting(counters)
     if waited is not None and waited > counter_checks.MAX_WAIT:
         # The number of threads is the system's choice, and its build time includes the cost of that choice.
@@ -79,20 +80,7 @@ def _counted(build: IndexFacts) -> Iterator[Doubt]:
 
 def _speed(build: IndexFacts, levels: machine_speed.Levels) -> Iterator[Doubt]:
     """Find a machine that changed its speed, or was slower than for other jobs."""
-    changed = machine_speed.changed(build.observed)
-    if changed:
-        yield Doubt(Cause.CANARY, f"{changed} beside the build, {_ONCE}")
-    slower = machine_speed.slower([build.observed], machine_speed.others(build, levels))
-    if slower:
-        yield Doubt(Cause.SLOW_MACHINE, f"the machine was slow for this build: {slower}, {_ONCE}")
-
-
-def _gpus(build: IndexFacts) -> Iterator[Doubt]:
-    shares = counter_checks.in_force(build.observed, *counter_checks.THROTTLING)
-    if shares:
-        reasons = ", ".join(f"{name} in {share:.0%}" for name, share in sorted(shares.items()))
-        text = f"the GPU was throttled: {reasons} of the readings during and around the build, {_ONCE}"
-        yield Doubt(Cause.GPU_THROTTLING, text)
-    if (gpu := build.observed.gpu) and gpu.foreign_processes:
-        text = f"{counted(gpu.foreign_processes, 'process')} of others used the build's GPUs (expected: none)"
-        yield Doubt(Cause.GPU_SHARED, text)
+    if changed := machine_speed.changed(build.observed):
+        yield Doubt(Cause.CANARY, changed)
+    if slower := machine_speed.slower([build.observed], machine_speed.others(build, levels)):
+        yield Doubt(Cause.SLOW_MACHINE, f"the machine was slow for this build: {slower}")

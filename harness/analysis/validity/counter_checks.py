@@ -29,7 +29,7 @@ MAX_STEAL = 0.01
 # Harness's own sampling must stay well below this if it shares the job's CPUs.
 MAX_FOREIGN = 0.05
 # Time that the job did not get: its counter, the largest steady share, and who had it.
-TAKEN = (
+_TAKEN = (
     (Cause.STEAL, "steal_s", MAX_STEAL, "the hypervisor took"),
     (Cause.FOREIGN_CPU, "foreign_cpu_s", MAX_FOREIGN, "other processes had"),
 )
@@ -68,7 +68,7 @@ def check(results: Sequence[Result], levels: machine_speed.Levels, facts: Sample
         *limits("job", [result.observed for result in results]),
         *_unread(results),
         *_uncovered(results),
-        *_taken(covered),
+        *taken("job", [(each.observed, each.spec.envelope) for each in covered]),
         *_crowded(covered),
         *_faults(covered, facts.queries),
         *machine_speed.check(results, levels, facts),
@@ -83,7 +83,7 @@ def _worst(shares: Sequence[float | None], most: float) -> tuple[float, str] | N
     return (max(above), of_jobs(len(above), len(shares))) if above else None
 
 
-def share_of_cpus(job: Observed, envelope: Envelope, seconds: float | None) -> float | None:
+def _share_of_cpus(job: Observed, envelope: Envelope, seconds: float | None) -> float | None:
     """Return seconds as a share of the time of the job's CPUs while its trials or its build ran."""
     wall = job.counters.wall_s
     cpus = len(job.placement.cpus) if job.placement else envelope.cpus
@@ -138,12 +138,12 @@ def _uncovered(results: Sequence[Result]) -> Iterator[Doubt]:
         )
 
 
-def _taken(results: Sequence[Result]) -> Iterator[Doubt]:
-    """Find CPU time of the job's CPUs that the hypervisor or other processes took."""
-    for cause, name, most, who in TAKEN:
-        taken = [(one.observed, one.spec.envelope, getattr(one.observed.counters, name)) for one in results]
-        if worst := _worst([share_of_cpus(*of_job) for of_job in taken], most):
-            yield Doubt(cause, f"{who} {worst[0]:.1%} of the job's CPU time{worst[1]} (steady: up to {most:.0%})")
+def taken(what: str, watched: Sequence[tuple[Observed, Envelope]]) -> Iterator[Doubt]:
+    """Find CPU time of jobs or builds (``what``) that the hypervisor or other processes took."""
+    for cause, name, most, who in _TAKEN:
+        shares = [_share_of_cpus(seen, limits, getattr(seen.counters, name)) for seen, limits in watched]
+        if worst := _worst(shares, most):
+            yield Doubt(cause, f"{who} {worst[0]:.1%} of the {what}'s CPU time{worst[1]} (steady: up to {most:.0%})")
 
 
 def waiting(counters: Counters) -> float | None:
@@ -222,29 +222,40 @@ def check_gpus(results: Sequence[Result]) -> list[Doubt]:
     with_gpus = [result for result in results if result.spec.envelope.gpus]
     if not with_gpus:
         return []
-    return [*_gpu_throttled(with_gpus), *_gpu_shared(with_gpus), *_gpu_clocks(with_gpus), *_gpu_unread(with_gpus)]
+    observed = [result.observed for result in with_gpus]
+    return [
+        *gpu_throttled("trials", observed),
+        *_gpu_capped(observed),
+        *gpu_shared("job", observed),
+        *_gpu_clocks(with_gpus),
+        *_gpu_unread(with_gpus),
+    ]
 
 
-def _gpu_throttled(results: Sequence[Result]) -> Iterator[Doubt]:
-    slowed = [shares for result in results if (shares := in_force(result.observed, *THROTTLING))]
+def gpu_throttled(when: str, observed: Sequence[Observed]) -> Iterator[Doubt]:
+    """Find GPUs that were held back during the trials or the build (``when``)."""
+    slowed = [shares for seen in observed if (shares := _in_force(seen, *THROTTLING))]
     if slowed:
         worst = max(slowed, key=lambda shares: max(shares.values()))
         reasons = ", ".join(f"{name} in {share:.0%}" for name, share in sorted(worst.items()))
         yield Doubt(
             Cause.GPU_THROTTLING,
-            f"the GPU was throttled: {reasons} of the readings during and around the trials"
-            f"{of_jobs(len(slowed), len(results))} (steady: up to {MAX_THROTTLED:.0%} during them, none around them)",
+            f"the GPU was throttled: {reasons} of the readings during and around the {when}"
+            f"{of_jobs(len(slowed), len(observed))} (steady: up to {MAX_THROTTLED:.0%} during the {when}, none around)",
         )
-    capped = [shares[_POWER_LIMIT] for result in results if (shares := in_force(result.observed, _POWER_LIMIT))]
+
+
+def _gpu_capped(observed: Sequence[Observed]) -> Iterator[Doubt]:
+    capped = [shares[_POWER_LIMIT] for seen in observed if (shares := _in_force(seen, _POWER_LIMIT))]
     if capped:
         yield remark(
             Cause.GPU_THROTTLING,
             f"the GPU was at its power limit in {max(capped):.0%} of the readings during and around the trials"
-            f"{of_jobs(len(capped), len(results))}: another limit (nvidia-smi --power-limit) gives another speed",
+            f"{of_jobs(len(capped), len(observed))}: another limit (nvidia-smi --power-limit) gives another speed",
         )
 
 
-def in_force(job: Observed, *reasons: str) -> dict[str, float]:
+def _in_force(job: Observed, *reasons: str) -> dict[str, float]:
     """Return the given reasons that held this job's GPUs back, with their shares of all readings."""
     beside = [
         reading.gpu.clock_reasons for reading in job.canary if reading.gpu and reading.gpu.clock_reasons is not None
@@ -259,12 +270,11 @@ def in_force(job: Observed, *reasons: str) -> dict[str, float]:
     return shares
 
 
-def _gpu_shared(results: Sequence[Result]) -> Iterator[Doubt]:
+def gpu_shared(what: str, observed: Sequence[Observed]) -> Iterator[Doubt]:
+    """Find other processes on the GPUs of jobs or builds (``what``)."""
     # Count and memory must be from the same reading.
     shared = [
-        (gpu.foreign_processes, gpu.foreign_bytes)
-        for result in results
-        if (gpu := result.observed.gpu) and gpu.foreign_processes
+        (gpu.foreign_processes, gpu.foreign_bytes) for seen in observed if (gpu := seen.gpu) and gpu.foreign_processes
     ]
     if shared:
         most, held = max(shared, key=lambda pair: (pair[0], pair[1] or 0))
@@ -272,8 +282,8 @@ def _gpu_shared(results: Sequence[Result]) -> Iterator[Doubt]:
         # Not transient: a display server stays, and the next measurement would meet it again.
         yield Doubt(
             Cause.GPU_SHARED,
-            f"{counted(most, 'process')} of others had {amount} on the job's GPUs"
-            f"{of_jobs(len(shared), len(results))} (expected: none)",
+            f"{counted(most, 'process')} of others had {amount} on the {what}'s GPUs"
+            f"{of_jobs(len(shared), len(observed))} (expected: none)",
         )
 
 

@@ -110,8 +110,8 @@ def changed(build: Observed) -> str | None:
         if speeds is not None and (ratio := float(np.exp(np.ptp(speeds)))) > MAX_LEVEL:
             low, high = 1e3 * np.exp(speeds.min()), 1e3 * np.exp(speeds.max())
             return (
-                f"the machine changed its speed: fixed {kind.name} work took {low:.3g} to {high:.3g} ms, {ratio:.2f} "
-                f"times as long (steady: up to {MAX_LEVEL:g}),"
+                f"the machine changed its speed: fixed {kind.name} work took {low:.3g} to {high:.3g} ms around the "
+                f"build, {ratio:.2f} times as long (steady: up to {MAX_LEVEL:g})"
             )
     return None
 

@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness import stats
+from harness.analysis.table import Cause
 from harness.analysis.timings import Timings
+from harness.analysis.validity.findings import Doubt, remark
 from harness.stats import Floats
 
 # The largest ratio of slowest to fastest trial mean in a steady cell.  A task drifted 1.49-fold while another job
@@ -100,43 +102,11 @@ class RepeatSpeedup:
 
 
 @dataclass(frozen=True)
-class UnclaimedTime:
-    """Seconds per query outside the times that the system claims, and their share of the trials."""
-
-    per_query_s: float
-    share: float
-
-
-@dataclass(frozen=True)
-class SlowSamples:
-    """``few`` of ``samples`` took ``share`` of all time beyond their queries' time in other trials."""
-
-    few: int
-    samples: int
-    share: float
-
-
-@dataclass(frozen=True)
-class SlowQueries:
-    """``few`` queries hold half of the time.  ``trials``: 1 cannot tell slow queries from slow samples."""
-
-    few: int
-    trials: int
-
-
-@dataclass(frozen=True)
-class StageGap:
-    """The stages of a two-stage system sum to ``staged_s`` per query; its latency is ``latency_s`` (means)."""
-
-    staged_s: float
-    latency_s: float
-
-
-@dataclass(frozen=True)
 class SampleFacts:
     """Facts about a cell's samples; ``None``: not found, or too few samples.  ``queries``: number of timed queries.
 
-    ``mean_within`` is half the width of the mean's interval, as a share of the mean.
+    ``doubts`` need no other fact about the cell.  ``mean_within`` is half the width of the mean's interval, as a share
+    of the mean.
     """
 
     queries: int | None = None
@@ -144,11 +114,8 @@ class SampleFacts:
     drift: Drift | None = None
     start: ColdStart | None = None
     repeat: RepeatSpeedup | None = None
-    between: UnclaimedTime | None = None
-    carried: SlowSamples | None = None
-    tail: SlowQueries | None = None
+    doubts: tuple[Doubt, ...] = ()
     mean_within: float | None = None
-    stages: StageGap | None = None
 
 
 def inspect(
@@ -168,26 +135,27 @@ def inspect(
     if scenario == "offline":
         grid = timings.whole()  # each query of a batch has the batch's duration
         return SampleFacts(queries, tuple(grid.mean(axis=0).tolist()), _drift(timings, paired=False))
+    doubts = (carried(timings), tail(timings), between(timings, phases_s), stage_gap(timings) if two_stages else None)
     return SampleFacts(
         queries,
         tuple(timings.whole().mean(axis=0).tolist()),
         _drift(timings, paired=True),
         start(timings),
         repeat(timings),
-        _between(timings, phases_s),
-        carried(timings),
-        tail(timings),
-        stages=stage_gap(timings) if two_stages else None,
+        tuple(doubt for doubt in doubts if doubt is not None),
     )
 
 
-def stage_gap(timings: Timings) -> StageGap | None:
+def stage_gap(timings: Timings) -> Doubt | None:
     """Compare the mean sum of the stages with the mean latency; ``None``: they agree, or stages are missing."""
-    if not timings.stages_s:
+    staged_s, latency_s = float(timings.staged_s.mean()), float(timings.latency_s.mean())
+    if not timings.stages_s or abs(latency_s - staged_s) <= max(MAX_STAGE_GAP_SHARE * latency_s, MAX_STAGE_GAP_S):
         return None
-    gap = StageGap(float(timings.staged_s.mean()), float(timings.latency_s.mean()))
-    allowed_s = max(MAX_STAGE_GAP_SHARE * gap.latency_s, MAX_STAGE_GAP_S)
-    return gap if abs(gap.latency_s - gap.staged_s) > allowed_s else None
+    return Doubt(
+        Cause.STAGES,
+        f"the stages sum to {staged_s * 1e3:.3g} ms of a mean latency of {latency_s * 1e3:.3g} ms "
+        f"(allowed: {MAX_STAGE_GAP_SHARE:.0%} or {MAX_STAGE_GAP_S * 1e6:.0f} us)",
+    )
 
 
 def _drift(timings: Timings, *, paired: bool) -> Drift | None:
@@ -323,8 +291,8 @@ def _mostly_faster(ratios: Sequence[float]) -> bool:
     return by_luck <= max(REPEAT_CHANCE, 0.5 ** len(ratios))
 
 
-def carried(timings: Timings) -> SlowSamples | None:
-    """Return the few samples that carry the mean, each slow in one trial only; ``None``: not found.
+def carried(timings: Timings) -> Doubt | None:
+    """Find the few samples that carry the mean, each slow in one trial only; ``None``: not found.
 
     A sample is compared with its query's other trials, after scaling trials to one level: a slow trial is drift, and a
     query that is always slow is a property of the system.
@@ -338,18 +306,30 @@ def carried(timings: Timings) -> SlowSamples | None:
     for share, least in CARRIED:
         few = int(share * excess.size)
         if few and held[few - 1] >= max(least, MIN_CARRIED_S / grid.mean()):
-            return SlowSamples(few, excess.size, float(held[few - 1]))
+            return Doubt(
+                Cause.FEW_SAMPLES,
+                f"{few:,} of {excess.size:,} samples hold {held[few - 1]:.0%} of the time, and their queries are fast "
+                "in other trials: they carry the mean (a JIT compiler, garbage collection, the machine)",
+            )
     return None
 
 
-def tail(timings: Timings) -> SlowQueries | None:
-    """Return the few queries that hold half of the time in every trial; ``None``: more queries are needed."""
+def tail(timings: Timings) -> Doubt | None:
+    """Remark on the few queries that hold half of the time in every trial; ``None``: more queries are needed."""
     grid = _level(timings)
     if grid is None:
         return None
     usual = np.sort(stats.medians(grid, axis=1))[::-1]
-    few = int(np.searchsorted(np.cumsum(usual), usual.sum() / 2)) + 1
-    return SlowQueries(few, grid.shape[1]) if few <= MAX_TAIL_SHARE * len(usual) else None
+    few, trials = int(np.searchsorted(np.cumsum(usual), usual.sum() / 2)) + 1, grid.shape[1]
+    if few > MAX_TAIL_SHARE * len(usual):
+        return None
+    alone = "in the only trial, which cannot tell whether they always do"
+    return remark(
+        Cause.FEW_SAMPLES,
+        f"{few:,} of {len(usual):,} queries hold half of the time, "
+        f"{alone if trials == 1 else f'in each of {trials} trials'}: they carry the mean, and its interval may be too "
+        "narrow; raise sample_size, or compare p50",
+    )
 
 
 def _level(timings: Timings) -> Floats | None:
@@ -361,12 +341,17 @@ def _level(timings: Timings) -> Floats | None:
     return np.asarray(grid / level, dtype=np.float64)
 
 
-def _between(timings: Timings, phases_s: Mapping[int, float]) -> UnclaimedTime | None:
+def between(timings: Timings, phases_s: Mapping[int, float]) -> Doubt | None:
     """Find time in the trials outside all queries, if it exceeds harness's own."""
     mask = np.isin(timings.job, list(phases_s))
     lasted, queries = sum(phases_s.values()), int(mask.sum())
     if not queries or lasted <= 0:
         return None
     rest = lasted - float(timings.latency_s[mask].sum())
-    unclaimed = UnclaimedTime(rest / queries, rest / lasted)
-    return unclaimed if unclaimed.per_query_s > MAX_BETWEEN_S and unclaimed.share > MAX_BETWEEN_SHARE else None
+    per_query_s, share = rest / queries, rest / lasted
+    if per_query_s <= MAX_BETWEEN_S or share <= MAX_BETWEEN_SHARE:
+        return None
+    return Doubt(
+        Cause.UNACCOUNTED_TIME,
+        f"{per_query_s * 1e3:.3g} ms a query passed outside the reported latencies, {share:.0%} of the trials",
+    )

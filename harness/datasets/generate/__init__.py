@@ -24,15 +24,15 @@ from harness.datasets.generate.enlarging import write_larger
 from harness.datasets.generate.hiding import LADDER, Ladder, write_needles, write_pass_keys
 from harness.datasets.generate.joining import write_joined
 from harness.datasets.generate.passages import CUTS, RULE, PassageCut, PassageSource
-from harness.datasets.generate.placing import FULL, UNIFORM, Placing, write_placed
+from harness.datasets.generate.placing import Placing, write_placed
 from harness.datasets.generate.shuffling import Places, Shuffling, known_places, write_shuffled
 from harness.datasets.licence import Licence
 from harness.errors import UsageError
 
-__all__ = ["CANDIDATES", "CUTS", "FULL", "GENERATOR", "KINDS", "UNIFORM", "Generated", "generate"]
+__all__ = ["CANDIDATES", "CUTS", "GENERATOR", "KINDS", "Generated", "generate"]
 
 _ONE_EACH: dict[str, Any] = {"queries": 1000, "passages": CUTS[0], "passage_tokens": (15, 300), "candidates": 100}
-_RANGE: dict[str, Any] = {"min_tokens": 512, "max_tokens": 1431, "length": UNIFORM}
+_RANGE: dict[str, Any] = {"min_tokens": 512, "max_tokens": 1431}
 _LADDER: dict[str, Any] = {"queries": 50, "documents": 100, "lengths": LADDER, "candidates": 100}
 
 # Each kind's parameters with their defaults, which the study (arXiv 2207.01262) and LongEmbed have.

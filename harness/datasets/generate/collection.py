@@ -32,14 +32,6 @@ CANDIDATES = "candidates.trec"
 _GZIP_LEVEL = 4  # half the size, at a third of level 9's time
 _BUFFER = 1 << 20
 NO_LICENCE = "The source's folder names no licence, so this copy must not be passed on."
-_FILES = {
-    "corpus.jsonl.gz": "one JSON object a line: `_id`, `title`, `text`",
-    "queries.jsonl": "one JSON object a line: `_id`, `text`",
-    "qrels.trec": "TREC qrels: query, 0, document, grade",
-    POSITIONS: "places of relevant passages: query, document, tokens of bert-base-uncased, characters",
-    CANDIDATES: "TREC run: each query's relevant document among others, in random order",
-    GENERATOR: "parameters, checksums and counts",
-}
 
 
 @dataclass(frozen=True)
@@ -200,6 +192,7 @@ class CollectionWriter(DatasetWriter):
         record = json.dumps(self._record(), indent=1, ensure_ascii=False, default=raw_text) + "\n"
         (self._folder / GENERATOR).write_text(record, encoding="utf-8")
         facts = {"language": made.source.language, "licence": one_line(made.licence.text or NO_LICENCE)}
+        facts |= {"attribution": one_line(named)} if (named := made.licence.attribution) else {}
         lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in facts.items() if value]
         (self._folder / "dataset.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
         (self._folder / "README.md").write_text(self._readme(), encoding="utf-8")
@@ -222,8 +215,6 @@ class CollectionWriter(DatasetWriter):
 
     def _readme(self) -> str:
         made, written = self._provenance, self.written
-        present = {name: text for name, text in _FILES.items() if (self._folder / name).exists()}
-        files = "\n".join(f"| `{name}` | {text} |" for name, text in present.items())
         licence = one_line(made.licence.text or NO_LICENCE)
         named = made.licence.attribution
         attribution = f"**Attribution.** {one_line(named)}\n\n" if named else ""
@@ -233,8 +224,7 @@ class CollectionWriter(DatasetWriter):
             f"together from passages of `{made.source.name}`.\n\n"
             f"**Licence.** {licence}\n\n{attribution}"
             f"**Changes.** {quoted('generate', made.kind)} with seed {made.seed} and the parameters in `{GENERATOR}`. "
-            f"Relevant: {self._relevant}.\n\n"
-            f"| file | content |\n|---|---|\n{files}\n"
+            f"Relevant: {self._relevant}.\n"
         )
 
 

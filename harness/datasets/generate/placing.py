@@ -1,8 +1,7 @@
 """Documents around one relevant passage among fillers: ``far-relevant``, ``uniform`` and ``placed``.
 
 ``far-relevant`` follows appendix B.2 of the study (arXiv 2207.01262): the passage starts beyond ``min_tokens``.  The
-text there draws a target length that its bound then ignores, and neither reading gives the published mean; ``length``
-chooses between the two: ``uniform`` bounds by the drawn length, ``full`` by ``max_tokens``.
+text there draws a target length that its bound then ignores; here the drawn length is the bound.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from harness.datasets.generate.collection import CollectionWriter, Step
 from harness.datasets.generate.passages import Fillers, Passage, PassageSource
 from harness.errors import UsageError
 
-UNIFORM, FULL = "uniform", "full"
 _STEP = 500
 
 
@@ -31,7 +29,6 @@ class Placing:
     kind: str
     min_tokens: int = 0
     max_tokens: int = 0
-    length: str = UNIFORM
     lengths: tuple[int, ...] = ()
     depths: tuple[float, ...] = ()
 
@@ -62,9 +59,7 @@ class Placing:
             room = target - passage.tokens
             drawn = _close(fillers.draw(room, rng), fillers, room)
             return drawn, _place_at(depth, [fillers.tokens[filler] for filler in drawn]), depth, target
-        target = self.max_tokens
-        if self.length == UNIFORM:
-            target = rng.randint(self.min_tokens + passage.tokens, self.max_tokens)
+        target = rng.randint(self.min_tokens + passage.tokens, self.max_tokens)
         first = fillers.draw(self.min_tokens, rng, over=True) if self.kind == "far-relevant" else []
         drawn = fillers.draw(target - passage.tokens, rng, first)
         if self.kind == "uniform":

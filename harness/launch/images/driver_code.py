@@ -19,6 +19,7 @@ ALIKE: dict[int, tuple[str, ...]] = {
     2: (
         "e08101a04d58ce62215645722bbde55174ec1353a885e4fcf59b4f26b585d1a8",
         "59163b1c521dd3b0bb4d41877f28b2abc10905e7918717fe11a1d815a11f8c3a",
+        "a7f626930623448cee6ff1bc7bac325a2524599bf623e2204c49aa6940dd16e3",
     ),
 }
 

@@ -65,19 +65,12 @@ class Asset(ConfigModel):
         """Return the asset with checksums, and the hub's commit if known."""
         return Asset.model_validate({**self.model_dump(), "revision": revision, "sha256": sha256, "files": ()})
 
-    @field_validator("sha256", "files")
+    @field_validator("sha256", "files", "package_folder")
     @classmethod
-    def _plain_names(cls, value: Collection[str]) -> Collection[str]:
-        for name in value:
+    def _plain_names(cls, value: Collection[str] | str | None) -> Collection[str] | str | None:
+        for name in [value] if isinstance(value, str) else value or ():
             if not is_plain_name(name):
-                raise ValueError(f"{name[:80]!r} does not name a file below the folder; correct it")
-        return value
-
-    @field_validator("package_folder")
-    @classmethod
-    def _plain_folder(cls, value: str | None) -> str | None:
-        if value is not None and not is_plain_name(value):
-            raise ValueError(f"{value[:80]!r} does not name a folder of the package; correct it")
+                raise ValueError(f"{name[:80]!r} is not a plain name inside the folder; correct it")
         return value
 
     @model_validator(mode="after")

@@ -14,11 +14,11 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from harness.driver.procfs import read_text
 from harness.results.schema import CanaryReading, Placement
 
 # Each repeat outlasts a scheduler's time slice (some 3 ms), so that a rival on the same CPU slows every one of them,
@@ -32,39 +32,23 @@ _LEAST_REPEATS = 3
 # below 300 ms.
 _ENOUGH_S = {"cpu": 0.05, "memory": 0.05, "disk": 0.03}
 _FILE = ".canary"
-# A reading after one job serves as the one before the next that starts so soon on the same CPUs.
-_RECENT_S = 0.1
 
 
 class Canary:
     """Timer of fixed work; keeps its buffers between readings, because fresh pages cost time."""
-
-    def __init__(self) -> None:
-        self._last: tuple[float, Placement, Path | None, CanaryReading] | None = None
 
     @functools.cached_property
     def _buffers(self) -> tuple[np.ndarray, np.ndarray]:
         return np.ones(_COPY_BYTES, np.uint8), np.ones(_COPY_BYTES, np.uint8)
 
     def read(self, when: str, placement: Placement, folder: Path | None) -> CanaryReading:
-        """Time the fixed work now; before a job, a reading of a moment ago counts too.
+        """Time the fixed work now.
 
         Args:
             when: ``before``, ``between`` or ``after``.
             placement: the CPUs to time.
             folder: a folder to write into for a moment; None leaves the disk out.
         """
-        disk = folder.parent if folder else None
-        if when == "before" and self._last:
-            ended_s, *where, reading = self._last
-            recent = time.monotonic() - ended_s < _RECENT_S
-            if recent and reading.when == "after" and where == [placement, disk]:
-                return replace(reading, when=when)
-        reading = self._take(when, placement, folder)
-        self._last = time.monotonic(), placement, disk, reading
-        return reading
-
-    def _take(self, when: str, placement: Placement, folder: Path | None) -> CanaryReading:
         t_ns = time.perf_counter_ns()
         # All CPUs at once: that is how a job uses them, and how clocks go down.
         cpu_s = _on(placement.cpus, lambda: _timed("cpu", _work))
@@ -105,10 +89,7 @@ def lowest_mhz(cpus: tuple[int, ...], root: Path = Path("/sys/devices/system/cpu
 
 def cpu_pressure(path: Path = Path("/proc/pressure/cpu")) -> float | None:
     """Return the share of the last 10 s in which a task waited for a CPU; None without PSI."""
-    try:
-        share = re.search(r"^some avg10=([\d.]+)", path.read_text(encoding="ascii"), re.MULTILINE)
-    except OSError:
-        return None
+    share = re.search(r"^some avg10=([\d.]+)", read_text(path) or "", re.MULTILINE)
     return float(share.group(1)) / 100 if share else None
 
 

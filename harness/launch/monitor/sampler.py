@@ -167,17 +167,16 @@ class Sampler(threading.Thread):
             self._anon.append((t_ns, now.anon_bytes))
             if now.mapped_bytes is not None:
                 self._mapped = max(self._mapped or 0, now.mapped_bytes)
-        peak, kills = self._source.peak_bytes(), self._source.oom_kills()
-        self._peak = self._peak if peak is None else peak
-        self.oom_kills = self.oom_kills if kills is None else kills
+            self._peak = self._peak if now.peak_bytes is None else now.peak_bytes
+            self.oom_kills = self.oom_kills if now.oom_kills is None else now.oom_kills
         return growing
 
     def _read_counters(self) -> None:
         start = time.thread_time()
-        reading, throttled = self._source.read(), self._source.throttled_periods()
-        if reading is not None:
+        if (reading := self._source.read()) is not None:
             self._readings.append(reading)
-        self.throttled_periods = self.throttled_periods if throttled is None else throttled
+            if reading.throttled_periods is not None:
+                self.throttled_periods = reading.throttled_periods
         cost_s = time.thread_time() - start
         self._next_counters = time.monotonic() + max(_MOMENTS_S, cost_s / _CPU_SHARE)
 

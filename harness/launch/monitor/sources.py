@@ -34,18 +34,6 @@ class JobSource:
         """Return the memory held now; None when the job is gone."""
         return None
 
-    def peak_bytes(self) -> int | None:
-        """Return the kernel's peak of all charged memory; None: unknown."""
-        return None
-
-    def oom_kills(self) -> int | None:
-        """Return the number of OOM kills so far; None: unknown."""
-        return None
-
-    def throttled_periods(self) -> int | None:
-        """Return the number of throttled quota periods; None: unknown."""
-        return None
-
     def read(self) -> CounterReading | None:
         """Read the counters' totals now; None when the job is gone."""
         return None
@@ -62,24 +50,12 @@ class CgroupSource(JobSource):
         self.name = f"cgroup v{group.version}"
         self._group = group
         self._cpus = tuple(cpus)
-        self._threads = Threads(proc)
+        self._proc, self._wait_ns = proc, Totals()
 
     def now(self) -> MemoryNow | None:
-        """Read ``memory.stat`` once."""
-        stat = self._group.memory_stat()
-        return MemoryNow(stat.anon_bytes, stat.mapped_bytes) if stat else None
-
-    def peak_bytes(self) -> int | None:
-        """Return the kernel's peak of all charged memory."""
-        return self._group.peak_bytes()
-
-    def oom_kills(self) -> int | None:
-        """Return the cgroup's count."""
-        return self._group.oom_kills()
-
-    def throttled_periods(self) -> int | None:
-        """Return the cgroup's count."""
-        return self._group.throttled_periods()
+        """Read ``memory.stat``, the kernel's peak and the kills, once each."""
+        group, stat = self._group, self._group.memory_stat()
+        return MemoryNow(stat.anon_bytes, stat.mapped_bytes, group.peak_bytes(), group.oom_kills()) if stat else None
 
     def read(self) -> CounterReading | None:
         """Read the totals now; None when the cgroup is gone."""
@@ -89,16 +65,17 @@ class CgroupSource(JobSource):
         if cpu_ns is None and stat is None:
             return None
         busy_ns, steal_ns = busy_and_steal_ns(self._cpus)
-        self._threads.update(group.threads() or [])
+        self._wait_ns.update(waits_ns(group.threads() or [], self._proc))
         reading = CounterReading(
             t_ns,
             cpu_ns,
             busy_ns,
             steal_ns,
-            self._threads.wait_ns,
+            self._wait_ns.total,
             group.throttled_ns(),
             group.swap_bytes() if group.version == 2 else stat.swap_bytes if stat else None,
             stat.major_faults if stat else None,
+            group.throttled_periods(),
         )
         # The cgroup may disappear during the reading; half a reading would turn known totals into "not known".
         return None if cpu_ns is not None and group.cpu_ns() is None else reading
@@ -122,8 +99,7 @@ class ProcessSource(JobSource):
         self._tree = ProcessTree(pid)
         self._shared_before_bytes = psutil.virtual_memory().shared
         self._cpus = tuple(cpus)
-        self._threads = Threads(_PROC)
-        self._cpu_ns, self._faults = Totals(), Totals()
+        self._wait_ns, self._cpu_ns, self._faults = Totals(), Totals(), Totals()
 
     def now(self) -> MemoryNow | None:
         """Sum over the process tree; a page that two processes share counts twice."""
@@ -144,11 +120,11 @@ class ProcessSource(JobSource):
         if not threads:
             return None
         busy_ns, steal_ns = busy_and_steal_ns(self._cpus)
-        self._threads.update(threads)
+        self._wait_ns.update(waits_ns(threads))
         times = _each(pids, psutil.Process.cpu_times)
         self._cpu_ns.update({pid: round((used.user + used.system) * 1e9) for pid, used in times.items()})
         self._faults.update({pid: faults for pid in pids if (faults := _major_faults(pid)) is not None})
-        wait_ns, cpu_ns, faults = self._threads.wait_ns, self._cpu_ns.total, self._faults.total
+        wait_ns, cpu_ns, faults = self._wait_ns.total, self._cpu_ns.total, self._faults.total
         return CounterReading(t_ns, cpu_ns, busy_ns, steal_ns, wait_ns, None, _swapped_bytes(pids), faults)
 
     def pids(self) -> Collection[int] | None:
@@ -201,26 +177,10 @@ class Totals:
             self.total = (self.total or 0) + grown
 
 
-class Threads:
-    """Time that threads wait for a CPU, from ``/proc/<tid>/schedstat``."""
-
-    def __init__(self, proc: Path) -> None:
-        self._proc = proc
-        self._wait = Totals()
-
-    @property
-    def wait_ns(self) -> int | None:
-        """Return the time runnable without a CPU so far; None: unknown."""
-        return self._wait.total
-
-    def update(self, threads: Iterable[int]) -> None:
-        """Read the threads that are alive now."""
-        waits = {}
-        for thread in threads:
-            words = (_text(self._proc / str(thread) / "schedstat") or "").split()
-            if len(words) == 3:
-                waits[thread] = int(words[1])
-        self._wait.update(waits)
+def waits_ns(threads: Iterable[int], proc: Path = _PROC) -> dict[int, int]:
+    """Return the time that each thread alive has waited for a CPU, from ``/proc/<tid>/schedstat``."""
+    words = {thread: (_text(proc / str(thread) / "schedstat") or "").split() for thread in threads}
+    return {thread: int(each[1]) for thread, each in words.items() if len(each) == 3}
 
 
 class ProcessTree:

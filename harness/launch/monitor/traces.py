@@ -15,10 +15,12 @@ from harness.results.schema import Counters, GpuReading, GpuUse, Memory
 
 @dataclass(frozen=True)
 class MemoryNow:
-    """Anonymous plus shared memory, and mapped file pages."""
+    """Anonymous plus shared memory, and mapped file pages; the kernel's peak of all charged memory, and its kills."""
 
     anon_bytes: int
     mapped_bytes: int | None
+    peak_bytes: int | None = None
+    oom_kills: int | None = None
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,7 @@ class CounterReading:
     throttled_ns: int | None = None
     swap_bytes: int | None = None
     major_faults: int | None = None
+    throttled_periods: int | None = None
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.analysis.long_documents import RATIOS, LongDocuments, LongGroup, RatioAxis, ReadingOn
+from harness.analysis.axes import Axis
+from harness.analysis.long_documents import RATIOS, LongDocuments, LongGroup, ReadingOn
 from harness.analysis.pareto_front import FrontState
 from harness.analysis.published_measures import PublishedMeasures
 from harness.report.hardware import hardware
@@ -40,7 +41,7 @@ def write_pictures(made: LongDocuments, paper: PublishedMeasures, folder: Path, 
     return style.save_each(pictures, folder, form)
 
 
-def _points(group: LongGroup, axis: RatioAxis) -> list[ReadingOn]:
+def _points(group: LongGroup, axis: Axis) -> list[ReadingOn]:
     """Return the systems with a gain and this ratio."""
     return [
         each
@@ -91,7 +92,7 @@ def draw(group: LongGroup, frame: Frame, paper: PublishedMeasures, measure: str)
     return figure
 
 
-def _draw_panel(panel: Axes, points: Sequence[ReadingOn], axis: RatioAxis, frame: Frame) -> None:
+def _draw_panel(panel: Axes, points: Sequence[ReadingOn], axis: Axis, frame: Frame) -> None:
     panel.plot([1], [0], marker="x", color=style.INK, linestyle="none", zorder=3, gid="FirstP")
     front = sorted(_at(each, axis) for each in points if each.front.get(axis.name) is FrontState.FRONT)
     places = [(1.0, 0.0), *front] if all(x >= 1 for x, _ in front) else front
@@ -110,7 +111,7 @@ def _draw_panel(panel: Axes, points: Sequence[ReadingOn], axis: RatioAxis, frame
     style.add_grid(panel)
 
 
-def _at(each: ReadingOn, axis: RatioAxis) -> tuple[float, float]:
+def _at(each: ReadingOn, axis: Axis) -> tuple[float, float]:
     return style.known(each.ratios[axis.name]), style.known(each.relative)
 
 

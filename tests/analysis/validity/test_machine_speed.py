@@ -82,7 +82,7 @@ def test_speed_change_within_the_interval_is_a_remark() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("trials", [1, 2, 6, 30])
+@pytest.mark.parametrize("trials", [1, 30])
 @pytest.mark.parametrize("expected", [True, False])
 def test_more_readings_do_not_raise_more_alarms(trials: int, expected: bool) -> None:
     """Looks scatter by 4 %: of 4, 12 and 60, the slowest takes over 1.15 times the fastest in 6, 36 and 98 %."""

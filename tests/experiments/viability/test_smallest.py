@@ -291,11 +291,11 @@ def test_verify_names_each_edit_of_a_verdict(questions: Questions) -> None:
         raw = json.loads(whole)
         edit(raw)
         path.write_text(json.dumps(raw))
-        verdict = verify_results(results, cache=questions.bench.cache).mismatches
+        verdict = verify_results(results).mismatches
         below = [job.place.removeprefix(str(path.relative_to(results))).removeprefix(": ") for job in verdict]
         assert place in below, (name, list(map(str, verdict)))
     path.write_text(json.dumps(json.loads(whole)))
-    assert verify_results(results, cache=questions.bench.cache).mismatches == ()
+    assert verify_results(results).mismatches == ()
 
 
 def test_stored_kill_above_the_limit_raises_the_limit(questions: Questions) -> None:

@@ -56,15 +56,10 @@ def test_local_folder_is_found_by_asset_name_or_hub_id(tmp_path: Path, place: st
     assert {path.name: path.read_bytes() for path in (tree / "model").iterdir()} == FILES
 
 
-def test_a_second_call_needs_no_source(tmp_path: Path) -> None:
-    write(tmp_path / "models" / "model")
-    first = assets.fetch("toy", asset(), tmp_path / "cache", tmp_path / "models")
-    assert assets.fetch("toy", asset(), tmp_path / "cache", None) == first
-
-
-def test_corrupt_cached_file_is_fetched_again(tmp_path: Path) -> None:
+def test_cached_files_need_no_source_and_a_corrupt_one_is_fetched_again(tmp_path: Path) -> None:
     write(tmp_path / "models" / "model")
     tree = assets.fetch("toy", asset(), tmp_path / "cache", tmp_path / "models")
+    assert assets.fetch("toy", asset(), tmp_path / "cache", None) == tree
     (tree / "model" / "config.json").write_bytes(b"[]")
     again = assets.fetch("toy", asset(), tmp_path / "cache", tmp_path / "models")
     assert (again / "model" / "config.json").read_bytes() == b"{}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -113,12 +112,6 @@ def test_failed_step_is_named(listed: Path, tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(subprocess, "run", refuse)
     with pytest.raises(ImageError, match="qemu cannot be listed with the kernel"):
         ensure(Engine(listed), tmp_path)
-
-
-@pytest.mark.parametrize(("platform", "machine"), [("linux/amd64", 62), (ARM64, 183)])
-def test_probe_program_is_of_its_platform(platform: str, machine: int) -> None:
-    program = emulation._program(platform)
-    assert program.startswith(b"\x7fELF\x02\x01\x01") and struct.unpack_from("<HH", program, 16) == (2, machine)
 
 
 def test_this_host_runs_its_own_programs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,28 +31,6 @@ def test_canary_reports_its_work_time_and_leaves_nothing(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
     assert os.sched_getaffinity(0) == affinity
     assert len(list(Path("/proc/self/fd").iterdir())) == before
-
-
-def test_reading_after_one_job_serves_before_the_next_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(canary, "_RECENT_S", 60.0)
-    one, other, looking = tmp_path / "one", tmp_path / "other", Canary()
-    for folder in (one, other):
-        folder.mkdir()
-    before, after = (looking.read(when, place(1), one) for when in ("before", "after"))
-    assert looking.read("before", place(1), other) == replace(after, when="before")
-    assert after.t_ns > before.t_ns
-    assert looking.read("between", place(1), other).t_ns > after.t_ns
-
-
-@pytest.mark.parametrize("changed", ["time", "CPUs", "disk", "none after a job"])
-def test_any_other_reading_is_taken_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str) -> None:
-    monkeypatch.setattr(canary, "_RECENT_S", 0.0 if changed == "time" else 60.0)
-    looking, placement = Canary(), place(1)
-    last = looking.read("before" if changed == "none after a job" else "after", placement, tmp_path / "job")
-    folder = (tmp_path / "elsewhere" if changed == "disk" else tmp_path) / "next"
-    if changed == "CPUs":
-        placement = replace(placement, numa_nodes=(99,))
-    assert looking.read("before", placement, folder).t_ns > last.t_ns
 
 
 def test_slowest_cpu_of_the_job_counts(monkeypatch: pytest.MonkeyPatch) -> None:

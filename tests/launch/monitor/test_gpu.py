@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pynvml
 import pytest
@@ -114,15 +113,6 @@ def test_foreign_processes_are_unknown_inside_a_container(nvml: Nvml, monkeypatc
         assert gpus.moment(lambda: [os.getpid()]).others is None
     nvml.compute[0] = {NOBODY: 20}
     assert gpu.JobGpus(2).before == ForeignProcesses(1, 20), "nobody there is the job, whatever the number"
-
-
-def test_host_is_recognised_by_its_pid_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
-    numbered(monkeypatch)
-    assert gpu._numbered_as_the_host()
-    numbered(monkeypatch, as_the_host=False)
-    assert not gpu._numbered_as_the_host()
-    monkeypatch.setattr(gpu, "_PID_NAMESPACE", Path("/proc/self/ns/none"))
-    assert not gpu._numbered_as_the_host(), "where /proc does not say"
 
 
 def test_processes_of_the_job_are_not_listed_if_the_gpu_has_none(nvml: Nvml) -> None:

@@ -15,7 +15,7 @@ import pytest
 from harness.driver import cgroup
 from harness.driver.records import Phase
 from harness.launch.monitor import sources
-from harness.launch.monitor.sources import CgroupSource, ProcessSource, Threads, Totals, busy_and_steal_ns
+from harness.launch.monitor.sources import CgroupSource, ProcessSource, Totals, busy_and_steal_ns, waits_ns
 from harness.launch.monitor.traces import CounterReading, CounterTrace
 from harness.results.schema import Counters
 from tests.support.recorded_cgroups import FOLDER, docker_says, unfold
@@ -150,7 +150,7 @@ def test_v1_counters_are_read_from_a_recorded_tree(tmp_path: Path, proc: Path) -
     (root / "cpu" / "cpu.stat").write_text("nr_periods 9\nnr_throttled 2\nthrottled_time 77\n")
     (root / "memory" / "tasks").write_text("17\n18\n")
     found = read(cgroup.own(root), proc)
-    assert found == CounterReading(0, 6_191_704, 2326 * TICK_NS, 9 * TICK_NS, 340, 77, 0, 3)
+    assert found == CounterReading(0, 6_191_704, 2326 * TICK_NS, 9 * TICK_NS, 340, 77, 0, 3, 2)
 
 
 def test_v2_counters_are_read_from_a_recorded_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,7 +176,7 @@ def read(group: cgroup.Cgroup | None, proc: Path) -> CounterReading:
 
 def test_removed_cgroup_has_no_reading(tmp_path: Path, proc: Path) -> None:
     gone = CgroupSource(cgroup.Cgroup(2, tmp_path, tmp_path, tmp_path), (1,), proc)
-    assert gone.read() is None and gone.pids() is None and gone.now() is None and gone.peak_bytes() is None
+    assert gone.read() is None and gone.pids() is None and gone.now() is None
 
 
 def test_cgroup_removed_during_a_read_has_no_reading(tmp_path: Path, proc: Path) -> None:
@@ -188,32 +188,21 @@ def test_cgroup_removed_during_a_read_has_no_reading(tmp_path: Path, proc: Path)
     assert CgroupSource(cgroup.Cgroup(2, tmp_path, tmp_path, tmp_path, read=read), (1,), proc).read() is None
 
 
-def test_wait_time_of_an_ended_thread_is_kept(proc: Path) -> None:
-    threads = Threads(proc)
-    threads.update([17, 18])
-    assert threads.wait_ns == 340
+def test_wait_time_of_an_ended_thread_is_kept_and_a_reused_id_starts_at_zero(proc: Path) -> None:
+    waited = Totals()
+    waited.update(waits_ns([17, 18], proc))
+    assert waited.total == 340
     (proc / "17" / "schedstat").write_text("6000 350 3\n")
-    threads.update([17])
-    threads.update([99])
-    assert threads.wait_ns == 390
-    (proc / "18" / "schedstat").write_text("20 1 1\n")  # the id of an ended thread, used again
-    threads.update([18])
-    assert threads.wait_ns == 391
-
-
-def test_reused_thread_id_is_counted_from_zero() -> None:
-    totals = Totals()
-    for value in (100, 120, 7, 8):
-        totals.update({5: value})
-    assert totals.total == 128
-
-
-def test_wait_time_is_none_without_schedstat(proc: Path) -> None:
-    for thread in ("17", "18"):
-        (proc / thread / "schedstat").unlink()
-    threads = Threads(proc)
-    threads.update([17, 18])
-    assert threads.wait_ns is None
+    for alive in ([17], [99]):
+        waited.update(waits_ns(alive, proc))
+    assert waited.total == 390
+    (proc / "18" / "schedstat").write_text("20 1 1\n")
+    waited.update(waits_ns([18], proc))
+    assert waited.total == 391
+    (proc / "18" / "schedstat").unlink()
+    unknown = Totals()
+    unknown.update(waits_ns([18], proc))
+    assert unknown.total is None
 
 
 @pytest.mark.slow
