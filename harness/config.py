@@ -29,7 +29,9 @@ from harness.untrusted import (
     finite_number,
     mistake,
     one_line,
+    parse_json,
     read_whole,
+    reading,
     reason_of,
 )
 
@@ -195,6 +197,16 @@ def validate(model: type[Model], raw: Any, path: Path, prefix: str = "") -> Mode
             hint = did_you_mean(str(unknown[-1]), keys) or f"; known keys: {', '.join(sorted(keys))}"
             raise FileError(f"{path}: unknown key '{key}'{hint}") from error
         raise FileError(f"{path}: {mistake(error, prefix)}") from error
+
+
+def read_record(model: type[Model], path: Path, most_bytes: int, remedy: str) -> Model:
+    """Read a record in JSON that harness wrote; raise FileError, which ends in the remedy, if it is damaged."""
+    with reading(path, remedy, fault="damaged", damage=(OSError, ValueError)):
+        raw = parse_json(read_whole(path, most_bytes))
+    try:
+        return validate(model, raw, path)
+    except FileError as error:
+        raise FileError(f"{error}; {remedy}") from error
 
 
 def _known_keys(model: type[BaseModel], loc: tuple[int | str, ...]) -> set[str]:

@@ -6,11 +6,14 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import harness
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "guides" / "python.md"
 
 
+@pytest.mark.slow
 def test_examples_of_the_page_run() -> None:
     first, *examples = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert 'harness.load("results")' in first and len(examples) == 2

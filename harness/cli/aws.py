@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import json
 import sys
-from functools import wraps
 from pathlib import Path
-from typing import Any
 
 import click
 
 from harness import config
 from harness.aws import clients, cloudformation, machines
 from harness.aws.batch import suite_stack
-from harness.aws.batch.suite_stack import StackRequirements
+from harness.aws.batch.suite_stack import BatchOptions, StackRequirements
 from harness.aws.clients import Connections, parse_uri
 from harness.aws.ec2 import account, instances
 from harness.aws.ec2.instances import OwnedResources
 from harness.aws.objects import Objects
 from harness.cli.lines import say
-from harness.cli.options import Command, agree
+from harness.cli.options import PATH, agree, parsed_by, record_options
 from harness.cli.output import columns
 from harness.commands import command, quoted
 from harness.errors import RemoteError, UsageError, counted
@@ -40,7 +38,7 @@ def ec2() -> None:
 
 
 _work_argument = click.argument("work", metavar="s3://BUCKET[/PREFIX]")
-_suites_argument = click.argument("suites", nargs=-1, metavar="[SUITE]...", type=click.Path(path_type=Path))
+_suites_argument = click.argument("suites", nargs=-1, metavar="[SUITE]...", type=PATH)
 _instance_option = click.option("--instance", "instances", multiple=True, metavar="TYPE", help="Allow this type too.")
 _image_option = click.option("--agent-image", metavar="IMAGE", help="Image of Batch's agents, where it is in ECR.")
 
@@ -112,9 +110,7 @@ def _types(suites: tuple[Path, ...], named: tuple[str, ...], region: str) -> lis
 @ec2.command()
 @_work_argument
 @_region_option
-@click.option(
-    "--results-too", is_flag=True, help="Delete the objects below the work folder too: inputs, runs, workers."
-)
+@click.option("--results-too", is_flag=True, help="Delete the work folder's objects too: inputs, runs, workers.")
 def down(work: str, region: str | None, results_too: bool) -> None:
     """Remove what `harness ec2 up` made.  Refuses while an instance is alive, in any region."""
     connections = Connections(region)
@@ -209,13 +205,7 @@ def _open_runs(connections: Connections, work: str) -> list[RemoteRun]:
         return []
 
 
-_work_option = click.option(
-    "--work",
-    metavar="s3://BUCKET[/PREFIX]",
-    envvar="HARNESS_WORK",
-    required=True,
-    help="Folder in S3 for inputs, jobs and results.  [env: HARNESS_WORK]",
-)
+_suite_argument = click.argument("suite", type=PATH)
 
 
 @click.group()
@@ -223,63 +213,60 @@ def batch() -> None:
     """AWS Batch: deploy, list and delete a suite's stack.  It costs nothing while no job runs."""
 
 
-def _stack_options(command: Command) -> Command:
-    """Add the options of a stack; pass them to the command as requirements."""
-
-    @click.argument("suite", type=click.Path(path_type=Path))
-    @_work_option
-    @_region_option
-    @click.option("--instance", metavar="TYPE", help="One instance type for all profiles.")
-    @click.option(
+_stack_options = record_options(
+    "options",
+    BatchOptions,
+    click.option(
+        "--work",
+        metavar="s3://BUCKET[/PREFIX]",
+        envvar="HARNESS_WORK",
+        required=True,
+        callback=parsed_by(parse_uri),
+        help="Folder in S3 for inputs, jobs and results.  [env: HARNESS_WORK]",
+    ),
+    click.option(
+        "--region",
+        callback=parsed_by(lambda region: Connections(region).known_region),
+        help="AWS region.  [default: the AWS configuration's]",
+    ),
+    click.option("--instance", metavar="TYPE", help="One instance type for all profiles."),
+    click.option(
         "--architecture",
         type=click.Choice(["x86_64", "arm64"]),
         help="Architecture of the instances; give `harness run` the same."
         "  [default: the architecture of the suite's own types, else x86_64]",
-    )
-    @click.option(
-        "--max-instances",
-        type=click.IntRange(1, 1000),
-        default=4,
-        show_default=True,
-        help="At most this many instances of each type.",
-    )
-    @click.option(
-        "--disk",
-        "disk_gib",
-        type=click.IntRange(30, 16384),
-        default=100,
-        show_default=True,
-        help="GiB of each instance.",
-    )
-    @click.option("--spot", is_flag=True, help="Spot instances: cheaper, but AWS may interrupt them.")
-    @click.option("--shared", is_flag=True, help="Let jobs share an instance; marks their results noisy.")
-    @click.option(
+    ),
+    click.option("--max-instances", type=click.IntRange(1, 1000), default=4, help="At most this many of each type."),
+    click.option("--disk", "disk_gib", type=click.IntRange(30, 16384), default=100, help="GiB of each instance."),
+    click.option("--spot", is_flag=True, help="Spot instances: cheaper, but AWS may interrupt them."),
+    click.option("--shared", is_flag=True, help="Let jobs share an instance; marks their results noisy."),
+    click.option(
         "--agent-image",
         metavar="IMAGE",
         envvar="HARNESS_AGENT_IMAGE",
         help="Python image of the agents, from another registry.  [env: HARNESS_AGENT_IMAGE]",
-    )
-    @wraps(command)
-    def wrapped(suite: Path, work: str, region: str | None, subnets: tuple[str, ...] = (), **chosen: Any) -> None:
-        connections = Connections(region)
-        options = suite_stack.BatchOptions(region=connections.known_region, work=parse_uri(work), **chosen)
-        market = prices.snapshot(region=f"aws/{options.region}", term="on-demand")
-        command(connections, suite_stack.requirements(load(suite), options, market), subnets)
+    ),
+)
 
-    return wrapped
+
+def _requirements(suite: Path, options: BatchOptions) -> StackRequirements:
+    market = prices.snapshot(region=f"aws/{options.region}", term="on-demand")
+    return suite_stack.requirements(load(suite), options, market)
 
 
 @batch.command("up")
+@_suite_argument
 @_stack_options
 @click.option("--subnet", "subnets", multiple=True, help="Subnet of the instances; repeatable.  [default: the VPC's]")
-def batch_up(connections: Connections, requirements: StackRequirements, subnets: tuple[str, ...]) -> None:
+def batch_up(suite: Path, options: BatchOptions, subnets: tuple[str, ...]) -> None:
     """Deploy SUITE's CloudFormation stack for AWS Batch; a second call changes only differences."""
-    work, region = requirements.options.work, requirements.options.region
-    connections.expect_owner(work.bucket)
-    roles = account.find(connections, work, region)
+    connections, requirements = Connections(options.region), _requirements(suite, options)
+    connections.expect_owner(options.work.bucket)
+    roles = account.find(connections, options.work, options.region)
     if roles is None:
         raise UsageError(
-            f"{work} has no stack of roles in {region}; ask an administrator to run {quoted('ec2 up', work)}"
+            f"{options.work} has no stack of roles in {options.region}; ask an administrator to run"
+            f" {quoted('ec2 up', options.work)}"
         )
     owner = clients.owner(connections, config.cache_folder())
     suite_stack.up(connections, requirements, roles, owner, subnets)
@@ -289,10 +276,11 @@ def batch_up(connections: Connections, requirements: StackRequirements, subnets:
 
 
 @batch.command("template")
+@_suite_argument
 @_stack_options
-def batch_template(_connections: Connections, requirements: StackRequirements, _subnets: tuple[str, ...]) -> None:
+def batch_template(suite: Path, options: BatchOptions) -> None:
     """Print the CloudFormation template that `harness batch up` deploys."""
-    click.echo(suite_stack.template(requirements), nl=False)
+    click.echo(suite_stack.template(_requirements(suite, options)), nl=False)
 
 
 @batch.command("down")

@@ -47,9 +47,7 @@ _OF_RESULTS = {"results": "--results", "others": "--with", "as_of": "--as-of", "
 @mirrored("results", "others")
 @click.argument("compared", nargs=-1, required=True, metavar="A [B]...")
 @results_option
-@click.option(
-    "--with", "others", type=results_path, metavar="PATH", help="Look for B in this folder.  [default: --results]"
-)
+@click.option("--with", "others", type=results_path, metavar="PATH", help="Look for B here.  [default: --results]")
 @qrels_option("Of run files: their judgements.  Of stored ones: judge by this file, which holds theirs and more.")
 @queries_option()
 @without_queries_option
@@ -156,12 +154,7 @@ def _run_files(
 @click.command()
 @mirrored("results")
 @results_argument
-@click.option(
-    "--of",
-    "exact",
-    metavar="EXACT",
-    help="Compare all other systems with this one.  [default: with the system that [exact] of the suite names]",
-)
+@click.option("--of", "exact", metavar="EXACT", help="The exact system.  [default: [exact] of the suite]")
 @measures_option("As ir_measures writes them; the change of the first is shown.", None)
 @destination_options(*FORMATS, wide=True)
 @cache_option

@@ -12,7 +12,7 @@ from harness.analysis.stored_runs import read_stored_runs
 from harness.cli.launchers import LauncherChoice, launcher_choice, launcher_option
 from harness.cli.lines import say
 from harness.cli.locations import readable
-from harness.cli.options import cache_option, models_option, only_option, record_options, results_option
+from harness.cli.options import PATH, cache_option, models_option, only_option, record_options, results_option
 from harness.cli.output import output_option
 from harness.errors import UsageError
 from harness.evaluation import embeddings
@@ -27,26 +27,11 @@ from harness.untrusted import one_line
 @click.command()
 @click.argument("system")
 @click.argument("dataset", required=False)
-@click.option(
-    "--role",
-    type=click.Choice(["document", "query"]),
-    help="Role of the texts.  [default: document; with --texts: query]",
-)
-@click.option(
-    "--texts",
-    type=click.Path(path_type=Path),
-    help="Encode these queries (JSON lines with _id and text, or id<TAB>text) instead of DATASET's.",
-)
+@click.option("--role", type=click.Choice(["document", "query"]), help="Role.  [default: document; --texts: query]")
+@click.option("--texts", type=PATH, help="Encode these queries (JSON lines, or id<TAB>text) instead of DATASET's.")
 @click.option("--all", "everything", is_flag=True, help="All documents, not only those that stored runs need.")
-@click.option(
-    "--depth",
-    type=click.IntRange(1),
-    default=10,
-    help="Hits of each query of the stored runs, and as many unjudged ones.",
-)
-@click.option(
-    "--profile", help="Hardware profile to encode in.  [default: as index builds: all CPUs, half of the memory]"
-)
+@click.option("--depth", type=click.IntRange(1), default=10, help="Hits of each stored query, and as many unjudged.")
+@click.option("--profile", help="Hardware profile.  [default: as index builds: all CPUs, half of the memory]")
 @output_option("Write the vectors to this file.  [default: RESULTS/embeddings/...]")
 @results_option
 @only_option

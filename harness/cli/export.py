@@ -18,11 +18,15 @@ from harness.errors import UsageError
 from harness.progress import bar
 from harness.report.export import FORMATS as EXPORT_FORMATS
 from harness.report.export import export_csv, export_parquet, export_sqlite
-from harness.report.ir_metadata import Actor, export_ir_metadata
+from harness.report.ir_metadata import export_ir_metadata
 from harness.report.verify import verification_document, verify_results
 from harness.results import merge as merge_results
 from harness.results import reader
 from harness.results.integrity_samples import Mismatch
+
+
+def _actor(name: str | None, team: str | None) -> dict[str, str | None]:
+    return {"name": name, "team": team}
 
 
 @click.command()
@@ -33,7 +37,7 @@ from harness.results.integrity_samples import Mismatch
 @click.option("--samples", is_flag=True, help="sqlite: raw samples too.")
 @record_options(
     "actor",
-    Actor,
+    _actor,
     click.option("--actor-name", "name", help="ir_metadata: name of the actor."),
     click.option("--actor-team", "team", help="ir_metadata: team of the actor."),
 )
@@ -41,7 +45,7 @@ from harness.results.integrity_samples import Mismatch
 @price_options
 @cache_option
 @stored_results
-def export(stored: StoredResults, form: str, output: Path, samples: bool, actor: Actor) -> None:
+def export(stored: StoredResults, form: str, output: Path, samples: bool, actor: dict[str, str | None]) -> None:
     """Write the stored RESULTS (a folder; default: results) for other programs.
 
     parquet, sqlite and csv hold the table, with the columns of docs/reference/columns.md; ir_metadata is a folder with
@@ -49,7 +53,7 @@ def export(stored: StoredResults, form: str, output: Path, samples: bool, actor:
     """
     if samples and form != "sqlite":
         raise UsageError("--samples goes with --format sqlite; harness.load_samples gives them as a frame")
-    if actor != Actor() and form != "ir_metadata":
+    if any(actor.values()) and form != "ir_metadata":
         raise UsageError("--actor-name and --actor-team go with --format ir_metadata")
     if form == "csv":
         export_csv(stored.priced(stored.read()).table, output)
@@ -83,9 +87,9 @@ def merge(sources: tuple[str, ...], output: Path, cache: Path) -> None:
         folders = merge_results.parse_sources(source(text, cache) for text in sources)
         with bar("verifying", "jobs") as step:
             merged = merge_results.merge(folders, output, progress=step)
-    for origin in merged.origins:
+    for origin in merged:
         say(f"{origin.name}: {origin.jobs:,} jobs")
-    say(f"written: {output}" if merged.new else f"nothing to do: {output} holds this already")
+    say(f"written: {output}")
 
 
 @click.command()

@@ -11,7 +11,7 @@ import click
 
 from harness import datasets
 from harness.cli.lines import say
-from harness.cli.options import FiniteRange, cache_option, record_options
+from harness.cli.options import PATH, FiniteRange, cache_option, record_options
 from harness.cli.output import Destination, destination_options, output_option, write
 from harness.cli.stored_results import RunSelection, runs_options
 from harness.commands import command, option
@@ -68,26 +68,19 @@ _package_options = record_options(
 @click.command()
 @runs_options
 @click.option("--depth", type=click.IntRange(1), help="Hits of each run to look at.  [default: 5; with --reranker: 50]")
-@click.option(
-    "--dataset", metavar="NAME|FOLDER", help="Holds the documents' texts.  [default: the stored results' own]"
-)
+@click.option("--dataset", metavar="NAME|FOLDER", help="For documents' texts.  [default: the stored results' own]")
 @click.option("--no-texts", is_flag=True, help="Only ids of the documents; needs no dataset.")
 @click.option("--seed", type=int, default=1, help="Seed of the order.")
 @click.option(
     "--reranker",
     "rerankers",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="RUN",
     help="A run that scores all candidates; repeat it.  Their mean score chooses what to judge.",
 )
 @click.option("--keep", type=click.IntRange(1), help="With --reranker: documents a query to choose.  [default: 5]")
-@click.option(
-    "--candidates",
-    type=click.Path(path_type=Path),
-    metavar="RUN",
-    help="Write all candidates as a run for rerankers to score, and stop.",
-)
+@click.option("--candidates", type=PATH, metavar="RUN", help="Write all candidates as a run for rerankers, and stop.")
 @click.option("--again", is_flag=True, help="List judged documents too, to be judged again.")
 @_package_options
 @destination_options("tsv", "jsonl")
@@ -221,14 +214,8 @@ def qrels() -> None:
 
 
 @qrels.command("add")
-@click.argument("file", type=click.Path(path_type=Path))
-@click.option(
-    "--to",
-    "base",
-    required=True,
-    metavar="QRELS|DATASET",
-    help="The judgements to add to: a TREC file, or a dataset's.",
-)
+@click.argument("file", type=PATH)
+@click.option("--to", "base", required=True, metavar="QRELS|DATASET", help="Add to this TREC file or dataset.")
 @output_option("File of judgements to write; may be the file of --to.", required=True)
 @click.option("--source", help="Name of the judge, for the record.  [default: the name of FILE]")
 @click.option(
@@ -237,9 +224,7 @@ def qrels() -> None:
     default="refuse",
     help="For a pair with another grade: refuse all, keep the old grade, or take the new one.",
 )
-@click.option(
-    "--dataset", metavar="NAME|FOLDER", help="Refuse judgements of other queries or documents than this dataset's."
-)
+@click.option("--dataset", metavar="NAME|FOLDER", help="Refuse other queries or documents than this dataset's.")
 @_accuracy_option
 @click.option("--unchecked", is_flag=True, help="Add a package without looking at its reviewers' sheets.")
 @cache_option
@@ -291,7 +276,7 @@ def add(
 
 
 @qrels.command("check")
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FOLDER|PACKAGE...")
+@click.argument("files", nargs=-1, required=True, type=PATH, metavar="FOLDER|PACKAGE...")
 @_accuracy_option
 @destination_options("md", "json")
 def check_packages(files: tuple[Path, ...], accuracy: float, destination: Destination) -> None:
@@ -319,7 +304,7 @@ def _read_check(path: Path) -> PackageCheck:
 
 
 @qrels.command("show")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=PATH)
 @destination_options("md", "json")
 def show_qrels(file: Path, destination: Destination) -> None:
     """Describe a FILE of judgements: grades, judgements by query, and merges."""

@@ -35,6 +35,7 @@ from harness.untrusted import one_line, split_list
 
 Command = Callable[..., None]
 Decorator = Callable[[Command], Command]
+PATH = click.Path(path_type=Path)
 
 # Disk errors, which a user can mend; other errors are defects.
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -190,15 +191,10 @@ class PriceSelection:
 def date_option(name: str, text: str) -> Decorator:
     """Make an option for a date, written YYYY-MM-DD."""
 
-    def parse(given: str | None) -> datetime.date | None:
-        if given is None:
-            return None
-        try:
-            return datetime.datetime.strptime(given, "%Y-%m-%d").date()
-        except ValueError:
-            raise click.BadParameter(f"{one_line(given)!r} is not a date; write YYYY-MM-DD") from None
-
-    return click.option(name, metavar="YYYY-MM-DD", callback=parsed_by(parse), help=text)
+    kind = click.DateTime(["%Y-%m-%d"])
+    return click.option(
+        name, type=kind, metavar="YYYY-MM-DD", callback=parsed_by(lambda day: day and day.date()), help=text
+    )
 
 
 def _price_options(
@@ -341,7 +337,7 @@ results_option = click.option(
 )
 results_argument = click.argument("results", type=results_path, default=Path("results"))
 only_option = click.option(
-    "--only", metavar="GLOB,...", help="Only cells whose system/dataset/scenario/profile (or one of these) matches."
+    "--only", metavar="GLOB,...", help="Cells whose system/dataset/scenario/profile (or a part) matches."
 )
 cache_option = click.option(
     "--cache",

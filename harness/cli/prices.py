@@ -38,7 +38,6 @@ from harness.report.repricing import repricing_document
     help="--memory is a job's limit: add the host's reserve to it (instance_profiles/defaults.toml).",
 )
 @click.option("--limit", type=click.IntRange(1), default=15, help="Number of types to show; csv and json have all.")
-@click.option("--left-out", is_flag=True, help="Name every type that was left out.")
 @listing_options
 @destination_options(*FORMATS)
 def instances(
@@ -47,7 +46,6 @@ def instances(
     gpu: int,
     reserve: bool,
     limit: int,
-    left_out: bool,
     selection: PriceSelection,
     destination: Destination,
 ) -> None:
@@ -68,7 +66,7 @@ def instances(
     if not provided.fitting:
         request = f"{cpu} vCPUs, {memory:g} GiB and {gpu} GPUs"
         raise UsageError(f"no type of {choice} in the prices of {snapshot} provides {request}; ask for less or others")
-    destination.show_report(instances_document(provided, snapshot, limit, name_all=left_out))
+    destination.show_report(instances_document(provided, snapshot, limit))
 
 
 @click.command()

@@ -197,7 +197,7 @@ def _page(request: ReportRequest) -> None:
 
 def _long_documents(request: ReportRequest) -> None:
     """Show what reading beyond the first part gains and costs."""
-    from harness.analysis import long_documents, published_measures, seeds
+    from harness.analysis import long_documents, seeds
     from harness.report.long_documents import answer, long_documents_document
     from harness.report.plots.long_documents import write_pictures
     from harness.results import suite_record
@@ -215,14 +215,13 @@ def _long_documents(request: ReportRequest) -> None:
         suite_record.read_pairs(stored.results, "seeds"),
     )
     made = long_documents.build(found.table, found.per_query, firstp, (*found.table.measures, "")[0])
-    paper = published_measures.long_documents()
     if folder is not None:
-        drawn = write_pictures(made, paper, folder, destination.form)
+        drawn = write_pictures(made, folder, destination.form)
         show_pictures(drawn, [] if made.groups else ["no picture: no suite of these results names a FirstP ([firstp])"])
     elif destination.form == "md" and not destination.wide:
-        destination.show_answer(lambda escape, width: (answer(made, paper, escape, width),))
+        destination.show_answer(lambda escape, width: (answer(made, escape, width),))
     else:
-        destination.show_report(long_documents_document(made, paper))
+        destination.show_report(long_documents_document(made))
 
 
 def _measures(request: ReportRequest) -> None:

@@ -28,6 +28,7 @@ from harness.cli.launchers import (
 from harness.cli.lines import say
 from harness.cli.locations import ResultsLocation, as_given, mirrored, named_as_given, of_suite, writable
 from harness.cli.options import (
+    PATH,
     FiniteRange,
     agree,
     cache_option,
@@ -151,15 +152,11 @@ _run_request = record_options("request", _RunRequest)
 
 @click.command()
 @mirrored("contested")
-@click.argument("suites", type=click.Path(path_type=Path), nargs=-1, metavar="SUITE...")
+@click.argument("suites", type=PATH, nargs=-1, metavar="SUITE...")
 @results_option
 @only_option
 @click.option("--fresh", is_flag=True, help="Measure finished jobs again too; earlier results stay.")
-@click.option(
-    "--fresh-index",
-    is_flag=True,
-    help="Build indexes again and measure that; implies --fresh, because new results carry a build's figures.",
-)
+@click.option("--fresh-index", is_flag=True, help="Build indexes again and measure that; implies --fresh.")
 @click.option(
     "--contested",
     metavar="RESULTS",
@@ -180,7 +177,7 @@ _run_request = record_options("request", _RunRequest)
 @click.option("--yes", is_flag=True, help="ec2, batch: do not ask whether to go on.")
 @cache_option
 @models_option
-@click.option("--part", type=click.Path(path_type=Path), hidden=True, help="For workers: what their agent wrote.")
+@click.option("--part", type=PATH, hidden=True, help="For workers: what their agent wrote.")
 @launcher_choice
 @_run_request
 def run(suites: tuple[Path, ...], contested: Path | None, part: Path | None, request: _RunRequest) -> None:
@@ -365,7 +362,7 @@ def _finish(location: ResultsLocation, suite: Suite, summary: RunSummary) -> Tab
 
 
 @click.command()
-@click.argument("suites", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="SUITE...")
+@click.argument("suites", type=PATH, nargs=-1, required=True, metavar="SUITE...")
 @results_option
 @only_option
 @click.option("--fresh", is_flag=True, help="Plan as if no job were done.")
@@ -404,7 +401,7 @@ def plan(suites: tuple[Path, ...], price: bool, destination: Destination, reques
 
 
 @click.command()
-@click.argument("folder", type=click.Path(path_type=Path), metavar="FOLDER")
+@click.argument("folder", type=PATH, metavar="FOLDER")
 @click.option(
     "--idle",
     "idle_s",

@@ -15,7 +15,7 @@ from harness.analysis import robustness as examining
 from harness.analysis.robustness import Robustness, RobustnessOptions
 from harness.cli.lines import say
 from harness.cli.locations import named_as_given
-from harness.cli.options import FiniteRange, cache_option, output_path, parsed_by, record_options
+from harness.cli.options import PATH, FiniteRange, cache_option, output_path, parsed_by, record_options
 from harness.cli.output import FORMATS, PICTURES, Destination, destination_options, write
 from harness.cli.stored_results import (
     RunSelection,
@@ -47,8 +47,8 @@ from harness.untrusted import one_line
 
 
 @click.command()
-@click.argument("qrels", type=click.Path(path_type=Path))
-@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN...")
+@click.argument("qrels", type=PATH)
+@click.argument("runs", nargs=-1, required=True, type=PATH, metavar="RUN...")
 @measures_option()
 @click.option("--by-query", is_flag=True, help="One line for each query and measure.")
 @queries_option("The queries that count, as JSON lines or id<TAB>text.")
@@ -109,14 +109,12 @@ def _bootstraps(count: int) -> int:
 @click.option(
     "--embeddings",
     "files",
-    type=click.Path(path_type=Path),
+    type=PATH,
     multiple=True,
     help="Vectors of the documents, from `harness embed`; repeatable.  [default: those stored with the results]",
 )
 @click.option("--encoder", help="Use only the vectors by this system.")
-@click.option(
-    "-k", "cutoffs", type=click.IntRange(1), multiple=True, default=(1, 10), help="Hits of each query; repeatable."
-)
+@click.option("-k", "cutoffs", type=click.IntRange(1), multiple=True, default=(1, 10), help="Depth; repeatable.")
 @click.option(
     "--judged-per-query",
     "most_judged",
@@ -205,12 +203,12 @@ _THRESHOLD = 0.9
 
 
 @click.command()
-@click.argument("training", type=click.Path(path_type=Path), metavar="TRAINING")
+@click.argument("training", type=PATH, metavar="TRAINING")
 @runs_options
 @click.option(
     "--embeddings",
     nargs=2,
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="SAMPLE TRAINING",
     help="Vectors of the sample's and the training queries by one encoder, from `harness embed`."
     "  [default: compare texts only]",
@@ -294,9 +292,7 @@ robustness_options = record_options(
         help="Fewer judgements: at most N relevant ones by query, best grades first, or a share of all; repeatable.",
     ),
     click.option("--any-grade", is_flag=True, help="Keep N relevant judgements at random, of any grade."),
-    click.option(
-        "--resamples", type=click.IntRange(100, 100_000), default=1000, help="Number of resamples of the queries."
-    ),
+    click.option("--resamples", type=click.IntRange(100, 100_000), default=1000, help="Resamples of the queries."),
     click.option(
         "--draws",
         type=click.IntRange(2, 10_000),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import time
 from collections.abc import Sequence
@@ -35,8 +34,6 @@ from harness.pricing import instances
 from harness.progress import task
 from harness.report.checks import checks_document
 from harness.report.systems import system_paragraphs, systems_document, systems_section
-
-log = logging.getLogger(__name__)
 
 
 @click.command()
@@ -150,9 +147,6 @@ def calibrate(
         verdicts = calibration.calibrate(options, launcher, only, retry_noisy)
     destination.show_report(calibration.calibration_document(verdicts, time.monotonic() - started))
     sys.exit(0 if all(verdict.ok for verdict in verdicts) else 1)
-
-
-log = logging.getLogger(__name__)
 
 
 @click.command()

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import click
@@ -27,19 +26,16 @@ from harness.cli.options import (
     results_option,
 )
 from harness.cli.output import FORMATS, Destination, destination_options
-from harness.datasets import dataset_name
 from harness.errors import UsageError
 from harness.experiments.viability import acceptance, render, validation
 from harness.experiments.viability import curve as curves
 from harness.experiments.viability.acceptance import Criteria
-from harness.experiments.viability.minimum import SuiteQuestion, find_minima, suite_questions
-from harness.experiments.viability.probe import SUITE, Subject, SubjectJobs, subject
+from harness.experiments.viability.minimum import SuiteQuestion, find_minima, minimum, suite_questions
+from harness.experiments.viability.probe import SUITE, SubjectJobs, subject
 from harness.experiments.viability.render_minimum import minima_document
 from harness.experiments.viability.session import Question
-from harness.experiments.viability.smallest import find_limits
-from harness.jobs.suite import Suite, load
+from harness.jobs.suite import load
 from harness.launch.images import catalog
-from harness.launch.images.systems import System
 from harness.untrusted import one_line
 
 
@@ -54,44 +50,23 @@ class Bench(LauncherChoice):
     results: Path | str
 
     @contextmanager
-    def ask(self, criteria: Criteria, gpus: int, step: int = Question.step) -> Iterator[Question]:
-        """Check everything that takes no time, then open the question."""
-        about = self._subject(catalog.system(self.system), self.dataset, Path.cwd())
-        with self._jobs() as jobs:
-            yield Question(jobs(about), criteria, gpus, step)
-
-    @contextmanager
-    def each(self, suite: Suite, criteria: Criteria, step: int) -> Iterator[Ask]:
-        """Open a function that opens a question of a suite, on one launcher and one results folder."""
-        with self._jobs(check=True) as jobs:
+    def asking(self, criteria: Criteria, step: int = Question.step) -> Iterator[Ask]:
+        """Open the launcher and the results; yield a function that opens a question, after all cheap checks."""
+        cache = config.absolute_folder(self.cache)
+        with writable(self.results, cache) as location, self.open() as launcher:
+            results = of_suite(self.results, SUITE, cache).absolute()
 
             def ask(question: SuiteQuestion) -> Question:
-                language = suite.language(dataset_name(question.dataset))
-                about = self._subject(question.system, question.dataset, Path(self.system).absolute().parent, language)
-                return Question(jobs(about), criteria, question.gpus, step)
+                place = datasets.find(question.dataset, Path(self.system).absolute().parent)
+                about = subject(question.system, place, cache, self.queries, question.language)
+                jobs = SubjectJobs(about, results, cache, launcher, fresh=self.fresh, publisher=location.publisher)
+                return Question(jobs, criteria, question.gpus, step)
 
             yield ask
 
-    def _subject(self, system: System, dataset: str, beside: Path, language: str | None = None) -> Subject:
-        cache = config.absolute_folder(self.cache)
-        return subject(system, datasets.find(dataset, beside), cache, self.queries, language)
-
-    @contextmanager
-    def _jobs(self, *, check: bool = False) -> Iterator[Callable[[Subject], SubjectJobs]]:
-        """Open the launcher and the results; yield a function that returns a subject's jobs."""
-        cache = config.absolute_folder(self.cache)
-        with writable(self.results, cache) as location, self.open() as launcher:
-            if check:
-                launcher.check()
-            results = of_suite(self.results, SUITE, cache).absolute()
-            yield partial(
-                SubjectJobs,
-                results=results,
-                cache=cache,
-                launcher=launcher,
-                fresh=self.fresh,
-                publisher=location.publisher,
-            )
+    def question(self, gpus: int, cpus: tuple[int, ...] = (1,)) -> SuiteQuestion:
+        """Return the question about the system of the command line."""
+        return SuiteQuestion(catalog.system(self.system), self.dataset, cpus, gpus)
 
 
 Ask = Callable[[SuiteQuestion], Question]
@@ -102,11 +77,7 @@ def _bench_options(metavar: str) -> Decorator:
         "bench",
         Bench,
         click.argument("system", metavar=metavar),
-        click.option(
-            "--dataset",
-            default="scifact",
-            help="A shipped dataset, a folder such as ./my-data, or an id of ir_datasets.",
-        ),
+        click.option("--dataset", default="scifact", help="A shipped dataset, a folder, or an id of ir_datasets."),
         click.option("--queries", type=click.IntRange(1), default=300, help="Queries in the fixed sample."),
         click.option("--fresh", is_flag=True, help="Measure stored jobs again too; earlier jobs stay."),
         results_option,
@@ -136,7 +107,7 @@ criteria_options = record_options(
     ),
 )
 _cpus_option = click.option(
-    "--cpus", metavar="N,...", help="CPU counts to try.  [default: 1; SUITE: the CPUs of its hardware profiles]"
+    "--cpus", metavar="N,...", help="CPU counts.  [default: 1; SUITE: the CPUs of its hardware profiles]"
 )
 _gpus_option = click.option("--gpus", type=click.IntRange(0), default=0, help="NVIDIA GPUs.")
 _destination_options = destination_options(*FORMATS, wide=True)
@@ -172,52 +143,47 @@ def viable(
     counts = acceptance.parse_whole_numbers(cpus, "--cpus") if cpus is not None else None
     step_bytes = acceptance.parse_size(step, "--step")
     snapshot = selection.snapshot()  # before anything costs time
-    if bench.system.endswith(".toml"):
+    suite = load(Path(bench.system)) if bench.system.endswith(".toml") else None
+    if suite is not None:
         if decided := [name for name in ("dataset", "gpus") if name in given_parameters()]:
             raise UsageError(
                 f"--{decided[0]} is for a SYSTEM; the suite's file names its own, and --only chooses among them"
             )
-        suite = load(Path(bench.system))
         questions = suite_questions(suite, only, counts)
-        with bench.each(suite, criteria, step_bytes) as ask:
+        with bench.asking(criteria, step_bytes) as ask:
             minima = list(find_minima(questions, ask))
-        destination.show_report(minima_document(suite.name, minima, criteria, snapshot, selection.choice))
-        for found in minima:
-            for reason in dict.fromkeys(found.failures.values()):
-                say(as_given(f"harness: {found.system} on {found.dataset}: {one_line(reason)}", bench.cache), err=True)
-        sys.exit(0 if all(found.smallest and not found.failures for found in minima) else 1)
-    if only is not None:
+    elif only is not None:
         raise UsageError("--only chooses cells of a SUITE; leave it out, or name a suite's file")
-    with bench.ask(criteria, gpus, step_bytes) as question:
-        limits, errors = find_limits(question, counts or (1,))
-    if limits:
-        destination.show_report(render.verdicts_document(limits, snapshot, selection.choice))
-    for refused in errors:
-        text = f"harness: {one_line(str(refused))}; evidence: {question.jobs.folder}"
-        say(as_given(text, bench.cache), err=True)
-    if errors:
-        sys.exit(max(refused.exit_code for refused in errors))
-    sys.exit(0 if all(verdict.limit_bytes is not None for verdict in limits) else 1)
+    else:
+        asked = bench.question(gpus, counts or (1,))
+        with bench.asking(criteria, step_bytes) as ask:
+            opened = ask(asked)
+            for count in asked.cpus:
+                opened.check(count)
+            minima = [minimum(asked, lambda _: opened)]
+    if suite is not None or minima[0].verdicts:
+        name = suite.name if suite is not None else None
+        destination.show_report(minima_document(minima, criteria, snapshot, selection.choice, name))
+    for found in minima:
+        for reason in dict.fromkeys(found.failures.values()):
+            say(as_given(f"harness: {found.system} on {found.dataset}: {one_line(reason)}", bench.cache), err=True)
+    sys.exit(0 if all(found.smallest and not found.failures for found in minima) else 1)
 
 
 @click.command()
 @_bench_options("SYSTEM")
 @click.option("--instance", required=True, help="An instance type, e.g. m6g.medium (`harness instances`).")
-@click.option("--provider", help="Provider of the type.  [default: the one in instance_profiles/defaults.toml]")
 @_gpus_option
 @criteria_options
 @_destination_options
-def validate(
-    bench: Bench, instance: str, provider: str | None, gpus: int, criteria: Criteria, destination: Destination
-) -> None:
+def validate(bench: Bench, instance: str, gpus: int, criteria: Criteria, destination: Destination) -> None:
     """Emulate the CPUs and the memory of an instance type here, and check whether SYSTEM works in them.
 
     Exit code 1 if it does not work.
     """
-    named = validation.find_instance(instance, provider)
-    validation.check_host(named, gpus)
-    with bench.ask(criteria, gpus) as question:
-        outcome = validation.validate(question, named)
+    named = validation.find_instance(instance)
+    with bench.asking(criteria) as ask:
+        outcome = validation.validate(ask(bench.question(gpus)), named)
     destination.show_report(render.validation_document(outcome))
     sys.exit(0 if outcome.holds else 1)
 
@@ -227,18 +193,10 @@ def validate(
 @click.option("--cpus", type=click.IntRange(1), default=1, help="Number of CPUs.")
 @_gpus_option
 @click.option("--limits", metavar="SIZE,...", help="Memory limits, e.g. 64MiB,96MiB.  [default: a ladder of eight]")
-@click.option(
-    "--plots", type=click.Path(path_type=Path), help="Plots go to PLOTS.png and PLOTS.svg.  [default: next to the jobs]"
-)
 @_destination_options
-def curve(bench: Bench, cpus: int, gpus: int, limits: str | None, plots: Path | None, destination: Destination) -> None:
-    """Measure SYSTEM under a ladder of memory limits: a table and a plot, with the knee marked."""
+def curve(bench: Bench, cpus: int, gpus: int, limits: str | None, destination: Destination) -> None:
+    """Measure SYSTEM under a ladder of memory limits: a table, and the knee below it."""
     rungs = acceptance.parse_sizes(limits, "--limits") if limits is not None else ()
-    with bench.ask(Criteria(), gpus) as question:
-        curve_points = curves.measure_curve(question, cpus, rungs)
-    name = curves.plot_name(cpus, gpus, len(question.jobs.subject.queries.sample), rungs)
-    paths = curves.draw_curve(curve_points, plots or question.jobs.folder / name)
-    for path in paths if plots is None else ():
-        question.jobs.publish(path)
+    with bench.asking(Criteria()) as ask:
+        curve_points = curves.measure_curve(ask(bench.question(gpus)), cpus, rungs)
     destination.show_report(render.curve_document(curve_points))
-    say(as_given(f"plots: {' '.join(map(str, paths))}", bench.cache), err=True)

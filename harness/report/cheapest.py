@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from harness.analysis.axes import ComparisonGroup
 from harness.analysis.cheapest import CheapestPoint, OperatingPoint, QualityGoal
 from harness.analysis.table import Row, Table
 from harness.driver.records import Outcome
@@ -23,6 +22,7 @@ from harness.report.document import (
     Value,
     at_most,
     digits,
+    grid_of,
     joined_by_and,
     left_out_records,
     lines_of_records,
@@ -31,8 +31,9 @@ from harness.report.document import (
     system_name,
     with_ends,
 )
+from harness.report.groups import group_words
 from harness.report.hardware import hardware
-from harness.report.row_figures import COST_HEADER
+from harness.report.row_figures import COST_HEADER, facts
 from harness.report.summary import doubts, tone
 from harness.report.writers import narrowed
 from harness.stats import Estimate
@@ -108,21 +109,7 @@ def _words(found: Sequence[CheapestPoint], goal: QualityGoal) -> str:
 
 def _name(each: CheapestPoint, found: Sequence[CheapestPoint], escape: Escape) -> str:
     """Return a group's dataset, and the facts that tell it from the dataset's other groups."""
-    places = [other.place for other in found if other.place.dataset == each.place.dataset]
-    facts = zip(_facts(each.place), zip(*map(_facts, places), strict=True), strict=True)
-    return escape(", ".join([each.place.dataset, *(fact for fact, column in facts if len(set(column)) > 1)]))
-
-
-def _facts(place: ComparisonGroup) -> tuple[str, ...]:
-    return (
-        place.suite or "measured",
-        place.scenario,
-        place.isolation,
-        f"top {place.k}",
-        f"queries {(place.sample_sha256 or 'unknown')[:8]}",
-        f"documents {(place.corpus_sha256 or 'unknown')[:8]}",
-        f"within {place.latency_target_s or 0:g} s",
-    )
+    return escape(", ".join(group_words(other.place for other in found)[each.place]))
 
 
 def _sentence(each: CheapestPoint, goal: QualityGoal, escape: Escape) -> str:
@@ -206,14 +193,8 @@ def _grid(
     ]
     if any(line[1].row.validity.doubt for line in rows):
         columns.append(("", False, lambda line: line[1].row.validity.doubt))
-    headers, numeric, cells = zip(*(column for column in columns if column[0] not in without), strict=True)
-    return Grid(
-        "",
-        headers,
-        numeric,
-        tuple(tuple(cell(line) for cell in cells) for line in rows),
-        tones=tuple(tone(point.row, good=point is each.cheapest) for each, point in rows),
-    )
+    kept = [column for column in columns if column[0] not in without]
+    return grid_of(rows, kept, tones=[tone(point.row, good=point is each.cheapest) for each, point in rows])
 
 
 def _sections(found: Sequence[CheapestPoint], goal: QualityGoal, escape: Escape) -> Iterator[Section]:
@@ -242,20 +223,12 @@ def _lines(found: Sequence[CheapestPoint], goal: QualityGoal) -> Iterator[Sequen
 
 
 def _names(row: Row) -> dict[str, Any]:
-    return {
-        "dataset": row.dataset,
-        "scenario": row.scenario,
-        "isolation": row.isolation.name,
-        "suite": row.suite,
-        "system": row.system,
-        "hardware_profile": row.profile,
-        "validity": row.validity.value,
-        "key": row.per_query_key,
-    }
+    names = ("dataset", "scenario", "isolation", "suite", "system", "hardware_profile", "validity")
+    return {**facts(row, *names), "key": row.per_query_key}
 
 
 def _values(each: CheapestPoint, point: OperatingPoint) -> dict[str, Any]:
-    row, seconds = point.row, point.row.latency.mean_s.value
+    row = point.row
     return {
         **_names(row),
         "role": each.role(point),
@@ -264,7 +237,7 @@ def _values(each: CheapestPoint, point: OperatingPoint) -> dict[str, Any]:
         "reaches": point.reaches,
         "lower_end_reaches": point.surely,
         "usd_per_million_queries": row.usd_per_million.value,
-        "latency_mean_ms": None if seconds is None else seconds * 1e3,
+        **facts(row, "latency_mean_ms"),
     }
 
 
@@ -288,8 +261,5 @@ def _record(each: CheapestPoint) -> dict[str, Any]:
             }
             for point in each.points
         ],
-        "left_out": [
-            {"system": row.system, "hardware_profile": row.profile, "key": row.per_query_key, "reason": reason}
-            for row, reason in each.left_out
-        ],
+        "left_out": [{**_names(row), "reason": reason} for row, reason in each.left_out],
     }

@@ -25,11 +25,13 @@ from harness.report.document import (
     at_most,
     bounded,
     column_of,
+    cut,
     digits,
     grid_of,
     number,
 )
 from harness.report.hardware import machine
+from harness.report.row_figures import facts
 from harness.report.summary import doubts
 from harness.stats import Estimate
 from harness.untrusted import one_line
@@ -172,7 +174,7 @@ def _section(pair: Comparison, count: int, escape: Escape) -> Section:
     ]
     changes: list[GridColumn[QueryChange]] = [
         ("query", False, lambda query: escape(query.query_id)),
-        ("text", False, lambda query: escape(_shortened(query.text)) or MISSING),
+        ("text", False, lambda query: escape(cut(one_line(query.text), _LONGEST_TEXT)) or MISSING),
         ("A", True, lambda query: f"{query.a:.3f}"),
         ("B", True, lambda query: f"{query.b:.3f}"),
         ("B - A", True, lambda query: f"{query.difference:+.3f}"),
@@ -238,11 +240,6 @@ def _p(value: float | None) -> str:
 
 def _won_lost_tied(line: Difference) -> tuple[int, int, int] | tuple[None, None, None]:
     return line.won_lost_tied or (None, None, None)
-
-
-def _shortened(text: str) -> str:
-    text = one_line(text)
-    return text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 1].rstrip()}…"
 
 
 _VALUES: tuple[GridColumn[Difference], ...] = (
@@ -452,5 +449,4 @@ def _side(side: ComparisonSide) -> dict[str, Any]:
     if side.row is None:
         flagged = {} if side.flagged is None else {"flagged": side.flagged}
         return {"system": side.name, **flagged}
-    names = ("suite", "system", "dataset", "scenario", "profile", "key")
-    return {name: getattr(side.row, name) for name in names} | {"validity": side.row.validity.value}
+    return facts(side.row, "suite", "system", "dataset", "scenario", "hardware_profile", "key", "validity")

@@ -119,7 +119,6 @@ class ReportDocument:
         printed: build the sections for LaTeX, where they differ.
         padded: the columns of Markdown grids line up in a terminal.
         plain: the sections have no footnotes, so that a terminal shows them as it shows an answer.
-        dense: JSON has a line for each member of a list, as indenting 10,000 rows would cost a second.
     """
 
     sections: Callable[[Escape], Iterable[Section]]
@@ -129,23 +128,36 @@ class ReportDocument:
     printed: Callable[[Escape], Iterable[Section]] | None = None
     padded: bool = True
     plain: bool = False
-    dense: bool = False
 
 
 def grid_of(
-    items: Sequence[Item], columns: Sequence[GridColumn[Item] | None], *, caption: str = "", keys: int = 1
+    items: Sequence[Item],
+    columns: Sequence[GridColumn[Item] | None],
+    *,
+    caption: str = "",
+    keys: int = 1,
+    tones: Iterable[str] = (),
+    message: Callable[[Item], str | None] = lambda _: None,
 ) -> Grid:
     """Return a grid with a row for each item; cells are made row by row, so that footnotes are numbered in order.
 
-    ``None`` among the columns: this grid does not need the column.
+    ``None`` among the columns: this grid does not need the column.  A row with a ``message`` has it behind its keys,
+    and no other cell.
     """
     present = [column for column in columns if column is not None]
+
+    def cells(item: Item) -> tuple[str, ...]:
+        if (text := message(item)) is None:
+            return tuple(cell(item) for _, _, cell in present)
+        return (*(cell(item) for _, _, cell in present[:keys]), text, *[""] * (len(present) - keys - 1))
+
     return Grid(
         caption,
         tuple(header for header, _, _ in present),
         tuple(numeric for _, numeric, _ in present),
-        tuple(tuple(cell(item) for _, _, cell in present) for item in items),
+        tuple(map(cells, items)),
         keys,
+        tuple(tones),
     )
 
 
@@ -184,6 +196,17 @@ def at_most(lines: Sequence[str], most: int, rest: str = "--wide") -> Sequence[s
         return lines
     kept = max(0, most - 1)
     return (*lines[:kept], f"{len(lines) - kept} more notes: {rest}")
+
+
+def first_of(names: Sequence[str], most: int = 5) -> str:
+    """Return the first names, and the number of the others: ``a, b and 3 more``."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
+
+
+def cut(text: str, longest: int = 60) -> str:
+    """Return a text that a cell has room for."""
+    return text if len(text) <= longest else f"{text[: longest - 4]} ..."
 
 
 # The most lines of notes that people see first, with the one that names the others.

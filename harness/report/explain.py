@@ -45,7 +45,10 @@ def row_paragraphs(row: Row) -> Iterator[Paragraph]:
             yield "Throughput", f"{bounded(row.throughput_qps)} queries/s. {notes.THROUGHPUT_METHOD}"
         if row.measures:
             yield "Quality", _quality(row)
-        yield from _second_stage(row)
+        if row.first_stage is not None:
+            yield "First stage", _first_stage(row.first_stage)
+        if row.counts:
+            yield "Work", _work(row)
         yield COST, _cost(row)
         if row.token_model is not None:
             yield "Token prices", _tokens(row)
@@ -138,13 +141,6 @@ def _quality(row: Row) -> str:
         said.append(f"{len(row.judged.unjudged):,} queries have no judgements and do not count")
     said += [f"Judged {text}" for text in row.judged.rejudged]
     return ". ".join(said) + "."
-
-
-def _second_stage(row: Row) -> Iterator[Paragraph]:
-    if row.first_stage is not None:
-        yield "First stage", _first_stage(row.first_stage)
-    if row.counts:
-        yield "Work", _work(row)
 
 
 def _first_stage(stage: FirstStage) -> str:

@@ -38,29 +38,25 @@ def distance_name(distance: Distance) -> str:
 
 # Kendall's tau of two orders of systems, or its p value.
 _Agreement = Callable[[Mapping[str, float], Mapping[str, float]], float | None]
+# Systems' figures by the name of a distance or a measure.
+_Orders = Mapping[str, Mapping[str, float]]
 
 
 def taus(sample: Distances, values: Values, agreement: _Agreement = kendall_tau) -> dict[str, dict[str, float | None]]:
     """Return Kendall's tau between minus each distance and each measure: 1 is the same order of systems."""
-    nearness = _nearness(sample)
     measures: dict[str, dict[str, float]] = {}
     for system, row in values.items():
         for measure, value in row.items():
             if value is not None:
                 measures.setdefault(measure, {})[system] = value
-    return {
-        name: {measure: agreement(by_system, scores) for measure, scores in measures.items()}
-        for name, by_system in nearness.items()
-    }
+    return _agreements(_nearness(sample), measures, agreement)
 
 
-def taus_between(
-    nearness: Mapping[str, Mapping[str, float]], agreement: _Agreement = kendall_tau
-) -> dict[str, dict[str, float | None]]:
-    """Return Kendall's tau between the orders of systems by each two distances."""
+def _agreements(nearness: _Orders, others: _Orders, agreement: _Agreement) -> dict[str, dict[str, float | None]]:
+    """Return how far the order of systems by each distance agrees with each other order."""
     return {
-        name: {other: agreement(by_system, theirs) for other, theirs in nearness.items() if other != name}
-        for name, by_system in nearness.items()
+        name: {other: agreement(mine, theirs) for other, theirs in others.items() if other != name}
+        for name, mine in nearness.items()
     }
 
 
@@ -89,11 +85,11 @@ def _between_encoders(samples: Sequence[Sample], escape: Escape) -> Iterator[Sec
 def _tau_grid(
     agreed: Mapping[str, Mapping[str, float | None]],
     measures: Sequence[str],
-    nearness: Mapping[str, Mapping[str, float]],
+    nearness: _Orders,
     escape: Escape,
 ) -> Grid:
     """Return the matrix of tau: distances by measures and by the distances before them."""
-    between, kinds = taus_between(nearness), list(nearness)
+    between, kinds = _agreements(nearness, nearness, kendall_tau), list(nearness)
     cells = tuple(
         (
             escape(kind),
@@ -244,6 +240,7 @@ def _lines(samples: Sequence[Sample]) -> Iterator[Sequence[Value]]:
 
 
 def _record(sample: Distances, values: Values) -> dict[str, Any]:
+    nearness = _nearness(sample)
     facts = ("dataset", "encoder", "checkpoint_sha256", "source", "source_checked", "dimensions", "queries", "judged")
     return {
         **{name: getattr(sample, name) for name in facts},
@@ -258,8 +255,8 @@ def _record(sample: Distances, values: Values) -> dict[str, Any]:
             for system, distances in _ordered(sample)
         ],
         "tau": taus(sample, values),
-        "tau_between": taus_between(_nearness(sample)),
+        "tau_between": _agreements(nearness, nearness, kendall_tau),
         "tau_p": taus(sample, values, kendall_p),
-        "tau_between_p": taus_between(_nearness(sample), kendall_p),
+        "tau_between_p": _agreements(nearness, nearness, kendall_p),
         "notes": notes(sample),
     }

@@ -12,14 +12,13 @@ from harness.pricing.prices import Snapshot
 from harness.report.document import MISSING, Escape, GridColumn, ReportDocument, Section, Value, grid_of, lines_of
 
 
-def instances_document(found: Offers, snapshot: Snapshot, limit: int, *, name_all: bool) -> ReportDocument:
+def instances_document(found: Offers, snapshot: Snapshot, limit: int) -> ReportDocument:
     """Return the report on types that fit.
 
     Args:
         found: types that fit, cheapest first, and the others.
         snapshot: their prices.
         limit: the number of types that people see.
-        name_all: name the types that were left out.
     """
     left_out: dict[str, list[str]] = defaultdict(list)
     for unfit in found.left_out:
@@ -28,10 +27,10 @@ def instances_document(found: Offers, snapshot: Snapshot, limit: int, *, name_al
     def notes() -> Iterator[str]:
         more = len(found.fitting) - limit
         yield f"{f'{more} more fit (--limit). ' if more > 0 else ''}Prices: {snapshot}, Linux."
-        hint = "" if name_all or not left_out else " (--left-out names them)"
+        hint = " (--format json names them)" if left_out else ""
         yield f"Left out: {len(found.left_out)}{hint}."
         for reason, names in sorted(left_out.items(), key=lambda item: -len(item[1])):
-            yield f"{len(names)}: {reason}" + (f" ({', '.join(names)})" if name_all else "")
+            yield f"{len(names)}: {reason}"
 
     def sections(escape: Escape) -> tuple[Section]:
         shown = found.fitting[:limit]

@@ -8,10 +8,11 @@ stands under ``harness``.  What is not known is left out, and nothing is made up
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+import json
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from shutil import copyfileobj
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -26,7 +27,7 @@ from harness.report.export import new_path
 from harness.results import reader
 from harness.results.reader import StoredJob, judges_hits_alone, read_job_run
 from harness.results.schema import Result, glob_of
-from harness.untrusted import MAX_FILE_BYTES, Text, one_line, open_regular, reading
+from harness.untrusted import MAX_FILE_BYTES, Text, one_line, open_regular, reading, to_json
 
 # TIRA's names of a run and of its metadata.
 FILE = "ir-metadata.yml"
@@ -36,21 +37,13 @@ _GB = 10**9
 _MB = 10**6
 
 
-@dataclass(frozen=True)
-class Actor:
-    """Name and team of the experimenter, as given by the user."""
-
-    name: str | None = None
-    team: str | None = None
-
-
 def export_ir_metadata(
     root: Path,
     jobs: Sequence[StoredJob],
     measures: Sequence[str],
     out: Path,
     *,
-    actor: Actor = Actor(),
+    actor: Mapping[str, str | None] = MappingProxyType({}),
     progress: Progress = silent,
 ) -> None:
     """Write a folder for each job: ``ir-metadata.yml``, and its run as ``run.txt.gz``.
@@ -60,7 +53,7 @@ def export_ir_metadata(
         jobs: the jobs in it.
         measures: what runs are judged by.
         out: the folder to make.
-        actor: who did it; left out if unknown.
+        actor: the experimenter's ``name`` and ``team``; left out if unknown.
         progress: counts the written jobs.
 
     Raises:
@@ -108,14 +101,14 @@ def _evaluation(job: StoredJob, measures: tuple[Any, ...], qrels_cache: Callable
     return {"reported measures": names, "values": dict(evaluation.values), "judged queries": evaluation.queries}
 
 
-def metadata(job: StoredJob, evaluation: dict[str, Any], actor: Actor) -> dict[str, Any]:
+def metadata(job: StoredJob, evaluation: dict[str, Any], actor: Mapping[str, str | None]) -> dict[str, Any]:
     """Return the metadata of a job as plain values for YAML."""
     result = job.result
     spec, cell, stand_in = result.spec, result.spec.cell, result.provenance.stand_in
     whole = {
         "schema version": VERSION,
         "tag": cell.system,
-        "actor": asdict(actor),
+        "actor": dict(actor),
         "platform": _platform(result),
         "implementation": {
             # A result knows its suite's name, not the path of its file.
@@ -187,30 +180,12 @@ def _resources(result: Result) -> dict[str, Any]:
 
 
 def _own(job: StoredJob) -> dict[str, Any]:
-    """Return the facts that the schema has no key for."""
-    result, spec = job.result, job.result.spec
+    """Return the facts that the schema has no key for, the bulky parts of the record left out."""
+    result, record = job.result, json.loads(to_json(job.result))
     return {
-        "key": result.key,
         "origin": job.origin,
-        "suite": spec.cell.suite,
-        "scenario": spec.cell.scenario,
-        "protocol": spec.protocol,
-        "isolation": spec.isolation,
-        "outcome": result.outcome.value,
-        "detail": result.detail,
-        "envelope": {
-            "profile": spec.cell.profile,
-            "cpus": spec.envelope.cpus,
-            "memory_bytes": spec.envelope.memory_bytes,
-            "gpus": spec.envelope.gpus,
-        },
-        "job": spec.job,
-        "repetition": spec.repetition,
-        "queries": spec.sample_size,
-        "trials": spec.trials,
-        "hits": spec.k,
+        **{name: record[name] for name in ("key", "outcome", "detail", "spec", "answers")},
         "load_s": result.measured.load_s if result.measured else None,
-        "first_query_s": result.answers.first_query_s,
         "index_bytes": result.index.index_bytes if result.index else None,
         "index_build_s": result.index.build_s if result.index else None,
         "peak_cgroup_bytes": result.observed.memory.peak_cgroup_bytes,

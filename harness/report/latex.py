@@ -71,8 +71,8 @@ _LOOSE = re.compile(
     r"|\{\}(?=[-,'])|\[[A-Z]?\d+\])"
     f"|{_MARKUP.pattern}"
 )
-# Words of more characters may break: after punctuation from the second number on, anywhere from the third.
-_LONG, _SOON, _AT_LAST = 24, 8, 16
+# Words of more characters may break after each so many.
+_LONG, _SHORT = 24, 8
 
 
 @functools.lru_cache(maxsize=1 << 14)
@@ -88,21 +88,15 @@ def escape(text: Text) -> str:
 
 
 def _word(word: str) -> str:
-    parts = []
-    run, before, long = 0, "", sum(len(glyph(character)) for character in word) > _LONG
-    for number, character in enumerate(word, start=1):
-        written = _SPECIAL.get(character) or glyph(character)
+    parts = [_SPECIAL.get(character) or glyph(character) for character in word]
+    for number, (before, character) in enumerate(itertools.pairwise(word), start=1):
         if character in _JOINED and character == before:
-            written = f"{{}}{written}"
-        parts.append(written)
-        run += 1
-        punctuation = character.isascii() and not character.isalnum()
-        # A code point is as long as a word.
-        if long and number < len(word) and (run >= (_SOON if punctuation else _AT_LAST) or "U+" in written):
-            parts.append(_BREAK)
-            run = 0
-        before = character
-    return "".join(parts)
+            parts[number] = f"{{}}{parts[number]}"
+    if sum(len(glyph(character)) for character in word) <= _LONG:
+        return "".join(parts)
+    # A code point is as long as a word.
+    step = 1 if any("U+" in part for part in parts) else _SHORT
+    return _BREAK.join("".join(parts[start : start + step]) for start in range(0, len(parts), step))
 
 
 def finished(text: str) -> str:
@@ -202,13 +196,13 @@ def captioned(cells: Grid, label: str, *, floating: bool = False) -> str:
     """
     parts = list(_parts(cells))
     written = []
-    for number, part in enumerate(parts, start=1):
+    for number, (width, lines) in enumerate(parts, start=1):
         of = "" if len(parts) == 1 else f" ({number} of {len(parts)})"
         named = [f"\\caption{{{finished(cells.caption or 'All stored results')}{of}}}"]
         named += [f"\\label{{{re.sub('[^A-Za-z0-9:.-]', '-', label)}}}"] if number == 1 else []
-        kind = "table*" if part.width > _ONE_COLUMN else "table"
+        kind = "table*" if width > _ONE_COLUMN else "table"
         begin, end = (f"\\begin{{{kind}}}[htbp]", f"\\end{{{kind}}}") if floating and not of else _IN_PLACE
-        written.append("\n".join((begin, *named, *part.lines, end)))
+        written.append("\n".join((begin, *named, *lines, end)))
     return "\n\n".join(written)
 
 
@@ -218,7 +212,7 @@ def write_in_place(section: Section, level: int) -> str:
     parts = [f"\\{heading}*{{{finished(section.title)}}}"] if section.title else []
     parts += map(finished, section.lead)
     for grid in section.grids:
-        parts += ("\n".join((_PLAIN[0], *part.lines, _PLAIN[1])) for part in _parts(grid))
+        parts += ("\n".join((_PLAIN[0], *lines, _PLAIN[1])) for _, lines in _parts(grid))
     parts += map(finished, section.after)
     parts += [listed(section.notes)] if section.notes else []
     return "\n\n".join(parts)
@@ -237,12 +231,6 @@ def _item(mark: re.Match[str]) -> str:
 
 
 @dataclass(frozen=True)
-class _Part:
-    width: int
-    lines: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class _TableColumn:
     """Setting of a column: right-aligned, as wide as its widest cell, or folded at ``width`` characters."""
 
@@ -258,13 +246,14 @@ class _TableColumn:
         return "r" if self.right else "l"
 
 
-def _parts(cells: Grid) -> Iterator[_Part]:
+def _parts(cells: Grid) -> Iterator[tuple[int, Sequence[str]]]:
+    """Yield the width and the lines of each part."""
     rows = [[finished(cell) for cell in row] for row in cells.cells]
     columns = [_column(cells, rows, number) for number in range(len(cells.headers))]
     for numbers in _panels(columns, cells.keys):
         chosen = [columns[number] for number in numbers]
         for page in _pages([[row[number] for number in numbers] for row in rows], chosen):
-            yield _Part(sum(column.width + _GAP for column in chosen), tuple(_tabular(chosen, page)))
+            yield sum(column.width + _GAP for column in chosen), tuple(_tabular(chosen, page))
 
 
 def _column(cells: Grid, rows: Sequence[Sequence[str]], number: int) -> _TableColumn:
@@ -282,29 +271,18 @@ def _column(cells: Grid, rows: Sequence[Sequence[str]], number: int) -> _TableCo
 
 
 def _panels(columns: Sequence[_TableColumn], keys: int) -> list[list[int]]:
-    """Return the column numbers of each part: the naming columns, then as many others as fit."""
+    """Return the column numbers of each part: the ``keys`` naming columns, then as many others as fit."""
     widths = [column.width + _GAP for column in columns]
-    if sum(widths) <= _LINE * _WHOLE:
-        return [list(range(len(columns)))]
-    widest = round(_LINE * _SCALED)
-    fewest = len(_divided(widths, keys, widest))
-    # Parts of about the same width look better than full ones and a rest.
-    return next(
-        divided for line in range(widest // 2, widest + 1) if len(divided := _divided(widths, keys, line)) <= fewest
-    )
-
-
-def _divided(widths: Sequence[int], keys: int, room: int) -> list[list[int]]:
-    """Return the column numbers of each panel: the ``keys`` naming columns, then as many others as fit."""
-    divided: list[list[int]] = []
-    left = 0
-    for column in range(keys, len(widths)):
-        if widths[column] > left or not divided:
-            divided.append(list(range(keys)))
+    room = _LINE * (_WHOLE if sum(widths) <= _LINE * _WHOLE else _SCALED)
+    panels: list[list[int]] = []
+    left = 0.0
+    for number in range(keys, len(columns)):
+        if widths[number] > left or not panels:
+            panels.append(list(range(keys)))
             left = room - sum(widths[:keys])
-        divided[-1].append(column)
-        left -= widths[column]
-    return divided
+        panels[-1].append(number)
+        left -= widths[number]
+    return panels or [list(range(keys))]
 
 
 def _pages(rows: Sequence[list[str]], columns: Sequence[_TableColumn]) -> Iterator[list[list[str]]]:

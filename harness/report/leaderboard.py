@@ -47,10 +47,13 @@ from harness.report.document import (
     with_ends,
 )
 from harness.report.main_table import instance_column, named_column, profile_column, shared_notes, system_column
-from harness.report.row_figures import COST_HEADER
+from harness.report.row_figures import COST_HEADER, facts
 
 # Version of the JSON.
 LEADERBOARD_VERSION = 1
+# Columns of a row for programs.
+_NAMES = ("system", "hardware_profile", "suite", "validity", "key", "origin", "isolation")
+_PRICED = ("instance_type", "price_usd_per_hour")
 # Units in the names of CSV columns, where they differ from the axis.
 _UNITS = {"US$ per million queries": "usd_per_million_queries", "queries/s": "qps"}
 
@@ -311,7 +314,7 @@ def _spans(board: Leaderboard) -> Iterator[str]:
 def _lines(board: Leaderboard) -> Iterator[Sequence[Value]]:
     """Yield a line for each ranked row, then for each row left out, which has a reason and no rank."""
     records = [_csv_record(ranked, board) for ranked in board.ranked_rows]
-    records += [{**_csv_names(left.row), "reason": left.reason} for left in board.left_out]
+    records += [{**facts(left.row, *_NAMES), "reason": left.reason} for left in board.left_out]
     last = ("validity", "key", "reason", *(["origin"] if board.has_origins else []), "isolation")
     names = [*(name for name in records[0] if name not in (*last, "origin")), *last]
     yield from lines_of_records(records, names)
@@ -321,8 +324,7 @@ def _csv_record(ranked: RankedRow, board: Leaderboard) -> dict[str, Value]:
     row = ranked.row
     record: dict[str, Value] = {
         "rank": ranked.rank,
-        **_csv_names(row),
-        **_priced(row),
+        **facts(row, *_NAMES, *_PRICED),
         "dynascore": ranked.score,
     }
     for axis in board.shown:
@@ -331,26 +333,6 @@ def _csv_record(ranked: RankedRow, board: Leaderboard) -> dict[str, Value]:
         span: RankInterval = getattr(ranked, f"by_{name}")
         record |= {f"rank_{name}_best": span.best, f"rank_{name}_worst": span.worst}
     return record | {"front": ranked.state.value if ranked.state else None}
-
-
-def _priced(row: Row) -> dict[str, Value]:
-    price = row.price
-    return {
-        "instance_type": price.instance_type if price else None,
-        "price_usd_per_hour": price.usd_per_hour if price else None,
-    }
-
-
-def _csv_names(row: Row) -> dict[str, Value]:
-    return {
-        "system": row.system,
-        "hardware_profile": row.profile,
-        "suite": row.suite,
-        "validity": row.validity.value,
-        "key": row.key,
-        "origin": row.origin,
-        "isolation": row.isolation.name,
-    }
 
 
 def _content(board: Leaderboard) -> dict[str, Any]:
@@ -377,11 +359,7 @@ def _content(board: Leaderboard) -> dict[str, Any]:
         "prices": price_facts(table),
         "unreadable": list(table.unreadable),
         "rows": [_ranked_row(ranked) for ranked in board.ranked_rows],
-        "left_out": [
-            {"system": left.row.system, "profile": left.row.profile, "suite": left.row.suite, "key": left.row.key}
-            | {"origin": left.row.origin, "outcome": left.row.outcome.value, "reason": left.reason}
-            for left in board.left_out
-        ],
+        "left_out": [{**facts(left.row, *_NAMES, "outcome"), "reason": left.reason} for left in board.left_out],
     }
 
 
@@ -389,13 +367,10 @@ def _ranked_row(ranked: RankedRow) -> dict[str, Any]:
     row = ranked.row
     return {
         "rank": ranked.rank,
-        **{name: getattr(row, name) for name in ("system", "profile", "suite", "key", "origin")},
-        **_priced(row),
+        **facts(row, *_NAMES, *_PRICED, "stand_in"),
         "dynascore": ranked.score,
         "figures": {name: asdict(figure) for name, figure in ranked.figures.items()},
         **{f"rank_{name}": asdict(getattr(ranked, name)) for name in ("by_queries", "by_systems", "by_weights")},
         "front": ranked.state.value if ranked.state else None,
-        "validity": row.validity.value,
-        "stand_in": row.stand_in,
         "notes": list(row.notes),
     }

@@ -1,4 +1,4 @@
-"""Report on reading beyond the first part: gains over FirstP, what they cost, and what was published of both."""
+"""Report on reading beyond the first part: gains over FirstP, and what they cost."""
 
 from __future__ import annotations
 
@@ -12,10 +12,7 @@ from harness import stats
 from harness.analysis.long_documents import RATIOS, LongDocuments, LongGroup, MeanGain, ReadingOn
 from harness.analysis.paired_differences import ComparisonVerdict
 from harness.analysis.pareto_front import FrontState
-from harness.analysis.published_measures import PublishedMeasures
-from harness.analysis.significance import LEVEL
 from harness.analysis.table import Row
-from harness.commands import command
 from harness.driver.records import Outcome
 from harness.errors import counted
 from harness.report.document import (
@@ -28,7 +25,9 @@ from harness.report.document import (
     Section,
     Value,
     at_most,
+    cut,
     digits,
+    first_of,
     joined_by_and,
     lines_of_records,
     number,
@@ -37,7 +36,6 @@ from harness.report.document import (
     with_ends,
 )
 from harness.report.hardware import hardware
-from harness.report.published_measures import run_time_sections
 from harness.report.summary import BAD, failure, tone
 from harness.report.writers import narrowed
 from harness.stats import Estimate
@@ -55,34 +53,30 @@ METHOD = (
     "contested: another one has by the figures alone. The first screen has the front of latency, else of FLOP.",
     "FirstP is named by the suite: the same model over a document's first part ([firstp]).",
 )
-NOT_COMPARABLE = (
-    "Published gains are means over four query sets of full-size models; only their signs and "
-    "order can be held against these."
-)
 # Columns that decide least, first.
 _DROPPED = ("score", "gain %", "tokens", "FLOP")
 _HEADERS = {"latency": "latency", "score": "score", "flop": "FLOP", "tokens": "tokens"}
-_LONGEST, _MOST_NAMES = 60, 5
 _STATES = {FrontState.FRONT: "front", FrontState.CONTESTED: "contested", FrontState.DOMINATED: ""}
 
 
-def long_documents_document(made: LongDocuments, paper: PublishedMeasures) -> ReportDocument:
-    """Return the document; CSV has a line for each system, published ones too, JSON all that is known."""
+def long_documents_document(made: LongDocuments) -> ReportDocument:
+    """Return the document; CSV has a line for each system, JSON all that is known."""
     return ReportDocument(
-        sections=lambda escape: (*_sections(made, escape), *_published(paper, escape)),
-        lines=lambda: _lines(made, paper),
+        sections=lambda escape: _sections(made, escape),
+        lines=lambda: lines_of_records(
+            [_values(group, each, made.measure) for group in made.groups for each in group.systems], _CSV
+        ),
         content=lambda: {
             "long_documents_version": LONG_DOCUMENTS_VERSION,
             "measure": made.measure,
             "unnamed": list(made.unnamed),
-            "groups": [_record(group) for group in made.groups],
+            "groups": [_record(group, made.measure) for group in made.groups],
             "mean_gains": [dataclasses.asdict(mean) for mean in made.mean_gains()],
-            "published": _published_record(paper),
         },
     )
 
 
-def answer(made: LongDocuments, paper: PublishedMeasures, escape: Escape, width: int | None) -> Section:
+def answer(made: LongDocuments, escape: Escape, width: int | None) -> Section:
     """Return the grids of few columns, a sentence for each of at most two groups, and at most five lines.
 
     ``width``: of the terminal; columns that decide least are left out until the grids fit.
@@ -97,15 +91,14 @@ def answer(made: LongDocuments, paper: PublishedMeasures, escape: Escape, width:
         sentences = [
             f"{escape(_name(group, made.groups))}: {text}" for group, text in zip(made.groups, sentences, strict=True)
         ]
-    room = MOST_LINES - 1
-    notes = [*_notes(made, escape), *map(escape, _published_lines(paper)), *map(escape, stand_ins(_rows(made)))]
+    notes = [*_notes(made, escape), *map(escape, stand_ins(_rows(made)))]
     lead = (
         f"Gain in points of {made.measure} over FirstP, and costs over FirstP's"
         if made.groups
         else _nothing(made, escape)
     )
-    pointer = "all columns, published gains, methods: --wide   picture: --format png -o DIR"
-    return Section(lead=(lead,), grids=grids, after=tuple(sentences), notes=(*at_most(notes, room), pointer))
+    pointer = "all columns, methods: --wide   picture: --format png -o DIR"
+    return Section(lead=(lead,), grids=grids, after=tuple(sentences), notes=(*at_most(notes, MOST_LINES - 1), pointer))
 
 
 def _counted(made: LongDocuments) -> str:
@@ -119,17 +112,22 @@ def _counted(made: LongDocuments) -> str:
 
 
 def _nothing(made: LongDocuments, escape: Escape) -> str:
-    systems = escape(_listed(made.unnamed)) or "any system"
+    systems = escape(first_of(made.unnamed)) or "any system"
     return f"Nothing to compare: no suite of these results names the FirstP of {systems} ([firstp] in its file)."
 
 
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return f"{', '.join(names[:_MOST_NAMES])}{more}"
+def rows_of(group: LongGroup) -> list[Row]:
+    """Return the rows of a group: each FirstP, then the systems."""
+    return [*group.firsts, *(each.row for each in group.systems)]
+
+
+def hardware_of(group: LongGroup) -> str:
+    """Return a group's hardware in words."""
+    return next(hardware(row) for row in rows_of(group) if row.profile == group.profile)
 
 
 def _rows(made: LongDocuments) -> list[Row]:
-    return [row for group in made.groups for row in (*group.firsts, *(each.row for each in group.systems))]
+    return [row for group in made.groups for row in rows_of(group)]
 
 
 def _name(group: LongGroup, groups: Sequence[LongGroup]) -> str:
@@ -137,8 +135,7 @@ def _name(group: LongGroup, groups: Sequence[LongGroup]) -> str:
     parts = [group.place.dataset]
     if len({other.place.scenario for other in groups}) > 1 or group.place.scenario != "single_stream":
         parts.append(group.place.scenario)
-    rows = [*group.firsts, *(each.row for each in group.systems)]
-    parts.append(f"on {next(hardware(row) for row in rows if row.profile == group.profile)}")
+    parts.append(f"on {hardware_of(group)}")
     return ", ".join(parts)
 
 
@@ -184,8 +181,7 @@ def _first_line(row: Row, measure: str, headers: Sequence[str], escape: Escape) 
 
 def _why(each: ReadingOn) -> str:
     """Return in a few words why a system is not compared."""
-    text = each.reason if each.row.outcome is Outcome.OK else failure(each.row)
-    return text if text and len(text) <= _LONGEST else f"{(text or '')[: _LONGEST - 4]} ..."
+    return cut(failure(each.row) if each.row.outcome is not Outcome.OK else each.reason or "")
 
 
 def _caption(group: LongGroup) -> str:
@@ -260,7 +256,7 @@ def _notes(made: LongDocuments, escape: Escape) -> Iterator[str]:
         more = f" and {len(others)} more" if others else ""
         yield escape(f"no ratio of {' and '.join(labels)} for {first}{more}: {reason}")
     if made.unnamed and made.groups:
-        yield escape(f"no FirstP named ([firstp] of the suite), so not compared: {_listed(made.unnamed)}")
+        yield escape(f"no FirstP named ([firstp] of the suite), so not compared: {first_of(made.unnamed)}")
 
 
 def _sections(made: LongDocuments, escape: Escape) -> Iterator[Section]:
@@ -297,56 +293,13 @@ def _mean_gains(means: Sequence[MeanGain], escape: Escape) -> Section:
     )
 
 
-def _published_lines(paper: PublishedMeasures) -> Iterator[str]:
-    """Yield what was published, in one line."""
-    gains = paper.printed_gains()
-    low, high = (choose(gains, key=lambda name: gains[name]) for choose in (min, max))
-    yield (
-        f"published ({paper.about.cited}): {gains[low]:+g} % ({low}) to {gains[high]:+g} % ({high}) over FirstP; "
-        "of run time only three statements"
-    )
-
-
-def _published(paper: PublishedMeasures, escape: Escape) -> Iterator[Section]:
-    """Yield the printed gains, the statements on run time, and the findings on the code behind them."""
-    gains = paper.printed_gains()
-    table = paper.gain_table
-    assert table is not None, "the study of long documents prints gains"
-    cells = tuple(
-        (
-            escape(system),
-            escape(paper.about.firstp[system]),
-            f"{gain:+g}",
-            ", ".join(each.name for kind, each in paper.contradictions(table.number, system) if kind == "finding"),
-        )
-        for system, gain in sorted(gains.items(), key=lambda item: -item[1])
-    )
-    grid = Grid("", ("system", "FirstP", "gain %", "findings"), (False, False, True, False), cells)
-    yield Section(
-        title=escape(f"Published: {paper.about.cited}, {table.name}"),
-        lead=(escape(f"{paper.about.citation()} {paper.about.licence}. Not measured here."),),
-        grids=(grid,),
-        notes=(escape(NOT_COMPARABLE), escape(f"findings: {command('report', paper.about.name, wide=True)}")),
-    )
-    yield from run_time_sections(paper.about, escape)
-
-
 _CSV = (
-    *("source", "dataset", "scenario", "hardware_profile", "system", "firstp", "measure", "value", "firstp_value"),
+    *("dataset", "scenario", "hardware_profile", "system", "firstp", "measure", "value", "firstp_value"),
     *("gain", "gain_low", "gain_high", "p_holm", "gain_percent", "gain_percent_low", "gain_percent_high"),
     *(f"{axis.name}_ratio{end}" for axis in RATIOS for end in ("", "_low", "_high")),
     *(f"front_{axis.name}" for axis in RATIOS),
     "reason",
 )
-
-
-def _lines(made: LongDocuments, paper: PublishedMeasures) -> Iterator[Sequence[Value]]:
-    """Yield the CSV: measured systems, then published ones."""
-    lines = [_values(group, each, made.measure) for group in made.groups for each in group.systems]
-    for system, percent in paper.printed_gains().items():
-        named: dict[str, Value] = {"source": paper.about.name, "system": system, "firstp": paper.about.firstp[system]}
-        lines.append({**named, "gain_percent": percent, "reason": "published: the paper prints no ratio"})
-    yield from lines_of_records(lines, _CSV)
 
 
 def _values(group: LongGroup, each: ReadingOn, measure: str) -> dict[str, Value]:
@@ -355,7 +308,6 @@ def _values(group: LongGroup, each: ReadingOn, measure: str) -> dict[str, Value]
     estimates = {"gain": interval, "gain_percent": each.relative}
     estimates |= {f"{name}_ratio": ratio for name, ratio in each.ratios.items()}
     values: dict[str, Value] = {
-        "source": "measured",
         "dataset": group.place.dataset,
         "scenario": group.place.scenario,
         "hardware_profile": group.profile,
@@ -372,45 +324,14 @@ def _values(group: LongGroup, each: ReadingOn, measure: str) -> dict[str, Value]
     return values | {f"front_{name}": state.value for name, state in each.front.items()}
 
 
-def _record(group: LongGroup) -> dict[str, Any]:
-    """Return a group for programs, with what each ratio is made of."""
-    return {
-        **group.place._asdict(),
-        "profile": group.profile,
-        "systems": [_system_record(each) for each in group.systems],
-    }
-
-
-def _system_record(each: ReadingOn) -> dict[str, Any]:
-    gain = each.gain
-    figures = {
-        axis.name: {
-            **dataclasses.asdict(each.ratios.get(axis.name, Estimate(None))),
-            "system": axis.read(each.row).value,
-            "firstp": axis.read(each.first).value if each.first else None,
-            "front": each.front[axis.name].value if axis.name in each.front else None,
+def _record(group: LongGroup, measure: str) -> dict[str, Any]:
+    """Return a group for programs: its systems with the columns of the CSV, and their jobs."""
+    systems = [
+        {
+            **_values(group, each, measure),
+            "keys": list(each.row.keys),
+            "firstp_keys": list(each.first.keys) if each.first else [],
         }
-        for axis in RATIOS
-    }
-    return {
-        "system": each.row.system,
-        "firstp": each.first.system if each.first else None,
-        "keys": list(each.row.keys),
-        "firstp_keys": list(each.first.keys) if each.first else [],
-        "reason": each.reason,
-        "gain": None if gain is None else dataclasses.asdict(gain.interval),
-        "p_holm": None if gain is None else gain.p_holm,
-        "significant": gain is not None and gain.p_holm is not None and gain.p_holm <= LEVEL,
-        "gain_percent": dataclasses.asdict(each.relative),
-        "ratios": figures,
-    }
-
-
-def _published_record(paper: PublishedMeasures) -> dict[str, Any]:
-    figure = paper.about.figure3
-    return {
-        "citation": paper.about.citation(),
-        "licence": paper.about.licence,
-        "gain_percent": paper.printed_gains(),
-        "figure3": None if figure is None else figure.model_dump(),
-    }
+        for each in group.systems
+    ]
+    return {**group.place._asdict(), "profile": group.profile, "systems": systems}

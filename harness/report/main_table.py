@@ -1,4 +1,4 @@
-"""The table of results: a row for each cell with all that is known of it, and what the indexes cost."""
+"""The table of results: a row for each cell with all that is known of it."""
 
 from __future__ import annotations
 
@@ -7,30 +7,24 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from harness.analysis.notes import build_place
 from harness.analysis.table import Row, Table, Validity
 from harness.driver.records import Outcome
 from harness.errors import counted
 from harness.report.columns import Kind
 from harness.report.document import (
-    MIB,
     MISSING,
     Escape,
     Footnotes,
-    Grid,
     GridColumn,
     ReportDocument,
     Section,
-    digits,
     grid_of,
     lines_of,
-    number,
     stand_ins,
     system_name,
 )
 from harness.report.figures import Figure, Place
 from harness.report.row_figures import LATENCY, table_columns, table_figures
-from harness.stats import Estimate
 
 # Version of the JSON.
 REPORT_VERSION = 1
@@ -70,7 +64,7 @@ def _by_scenario(table: Table, escape: Escape) -> Iterator[Section]:
 
 
 def table_section(table: Table, escape: Escape) -> Section:
-    """Return the grids of rows and of index costs, with their footnotes and notes."""
+    """Return the grid of rows, with its footnotes and notes."""
     if not table.rows:
         return Section(lead=("No stored results.",))
     footnotes = Footnotes(escape)
@@ -82,9 +76,8 @@ def table_section(table: Table, escape: Escape) -> Section:
         caption=caption or "All stored results",
         keys=len(keys) + 1,  # the first of the other columns is the hardware profile
     )
-    costs = _index_costs(table, footnotes)
     return Section(
-        grids=(grid, costs) if costs else (grid,),
+        grids=(grid,),
         footnotes=footnotes.texts,
         notes=tuple(escape(note) for note in (*stand_ins(table.rows), *shared, *table.notes)),
     )
@@ -155,7 +148,8 @@ def profile_column(escape: Escape) -> GridColumn[Row]:
 
 def instance_column(table: Table, footnotes: Footnotes) -> GridColumn[Row]:
     """Return the column of the instance type that prices a row."""
-    return _instance_header(table), False, lambda row: footnotes.price(row, row.price, row.price_note)
+    header = f"instance type (US$/h, {table.price_date})"
+    return header, False, lambda row: footnotes.price(row, row.price, row.price_note)
 
 
 def named_column(name: str, escape: Escape) -> GridColumn[Row]:
@@ -166,10 +160,6 @@ def named_column(name: str, escape: Escape) -> GridColumn[Row]:
 def system_column(escape: Escape) -> GridColumn[Row]:
     """Return the column of the system with its marks."""
     return "system", False, lambda row: system_name(row, escape)
-
-
-def _instance_header(table: Table) -> str:
-    return f"instance type (US$/h, {table.price_date})"
 
 
 def shared_notes(rows: Sequence[Row]) -> tuple[list[str], Callable[[Row], str | None]]:
@@ -210,50 +200,3 @@ def _machine(row: Row) -> str:
     commit = f" ({head[:12]}{' with changes' if changed else ''})" if head else ""
     parts.append(f"harness {machine.harness_version}{commit}")
     return "Measured on: " + ", ".join(parts)
-
-
-def _index_costs(table: Table, notes: Footnotes) -> Grid | None:
-    """Return what each index costs to build and to keep; ``None`` where no build is known."""
-    rows, escape = _indexes(table.rows), notes.escape
-    if not rows:
-        return None
-
-    places = {build_place(row) for row in rows}
-
-    def figure(item: Estimate) -> str:
-        return notes.missing(item.reason) if item.value is None else number(item.value)
-
-    def built_with(row: Row) -> str:
-        name = row.index.envelope.name if row.index.envelope else MISSING
-        # One kind of machine is among the notes on all rows.
-        return escape(name) + notes.mark(build_place(row) if len(places) > 1 else None)
-
-    def price(row: Row) -> str:
-        builder = dataclasses.replace(row, machine=row.index.machine or row.machine)
-        return notes.price(builder, row.cost.build_price)
-
-    def validity(row: Row) -> str:
-        return row.index.validity.value + notes.mark(*(finding.text for finding in row.index.findings))
-
-    columns: list[GridColumn[Row]] = [
-        ("index of system", False, lambda row: system_name(row, escape)),
-        ("dataset", False, lambda row: escape(row.dataset)),
-        ("documents", True, lambda row: digits(row.index.documents, "d")),
-        ("build, s", True, lambda row: number(row.index.build_s)),
-        ("built with", False, built_with),
-        (_instance_header(table), False, price),
-        ("US$ per million documents", True, lambda row: figure(row.cost.build)),
-        ("index, MiB", True, lambda row: number(row.index.size_bytes, 1 / MIB)),
-        ("storage, US$ per month", True, lambda row: figure(row.cost.storage_per_month)),
-        ("validity of the build", False, validity),
-    ]
-    return grid_of(rows, columns, caption="What the indexes cost", keys=2)
-
-
-def _indexes(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """Return one row for each index whose build is known; many rows share an index."""
-    known = [row for row in rows if row.index.size_bytes is not None and row.index.build_s is not None]
-    unique = {
-        (row.system, row.dataset, row.corpus_sha256, row.index.size_bytes, row.index.build_s): row for row in known
-    }
-    return tuple(unique.values())

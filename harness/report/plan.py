@@ -115,13 +115,13 @@ def plan_document(
     return ReportDocument(
         sections=sections,
         lines=lambda: lines_of(plans, _COLUMNS),
-        content=lambda: {
-            "cells": [{name: get(plan) for name, get in _COLUMNS} for plan in plans],
-            "cells_without_data": absent,
-            "notes": list(notes),
-        },
+        content=lambda: {**_content(plans, notes), "cells_without_data": absent},
         answer=answer,
     )
+
+
+def _content(plans: Sequence[CellPlan], notes: Sequence[str]) -> dict[str, object]:
+    return {"cells": [{name: get(plan) for name, get in _COLUMNS} for plan in plans], "notes": list(notes)}
 
 
 def _cell_columns(names: Sequence[str], escape: Escape, *, priced: bool) -> tuple[GridColumn[CellPlan] | None, ...]:
@@ -221,10 +221,7 @@ def quote_document(plans: Sequence[CellPlan], notes: Sequence[str], command: str
     return ReportDocument(
         sections=sections,
         lines=lambda: lines_of(plans, _COLUMNS),
-        content=lambda: {
-            "cells": [{name: get(plan) for name, get in _COLUMNS} for plan in plans],
-            "notes": list(notes),
-        },
+        content=lambda: _content(plans, notes),
         answer=sections,
     )
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from harness.analysis.positions import (
     BIN,
     BOUNDS,
     DatasetPositions,
-    DocumentReader,
     PositionBin,
     ReadLimit,
     SystemByPosition,
@@ -80,7 +79,7 @@ def _section(made: DatasetPositions, escape: Escape, *, wide: bool) -> Section:
     grids = [] if made.systems and not wide else [_histogram(made, wide=wide)]
     grids.append(_shares(made, escape, wide=wide))
     if made.readers:
-        grids.append(_readers(made.readers, escape))
+        grids.append(grid_of(made.readers, _reach(lambda each: escape(each.name))))
     if made.systems:
         grids.append(_systems(made, escape, wide=wide))
         if wide:
@@ -148,14 +147,14 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def _readers(readers: Sequence[DocumentReader], escape: Escape) -> Grid:
-    columns: list[GridColumn[DocumentReader]] = [
-        ("system", False, lambda each: escape(each.name)),
+def _reach(system: Callable[[Any], str]) -> list[GridColumn[Any]]:
+    """Return the columns on what a system reads, of readers and of measured systems."""
+    return [
+        ("system", False, system),
         ("reads", True, lambda each: _limit(each.limit)),
         ("unseen", True, lambda each: _unseen(each.unseen)),
         ("cut or unseen", True, lambda each: _unseen(each.unseen, ends=True)),
     ]
-    return grid_of(list(readers), columns)
 
 
 def _limit(limit: ReadLimit) -> str:
@@ -176,16 +175,9 @@ def _systems(made: DatasetPositions, escape: Escape, *, wide: bool) -> Grid:
         name = f"{start:,} on" if not end else f"{start:,}-{end - 1:,}"
         return name, True, lambda system: _in_bin(system.coarse, start)
 
-    ends: GridColumn[SystemByPosition] = (
-        "cut or unseen",
-        True,
-        lambda system: _unseen(system.unseen, ends=True),
-    )
+    reach = _reach(lambda system: escape(system.system))
     columns: list[GridColumn[SystemByPosition]] = [
-        ("system", False, lambda system: escape(system.system)),
-        ("reads", True, lambda system: _limit(system.limit)),
-        ("unseen", True, lambda system: _unseen(system.unseen)),
-        *((ends,) if wide else ()),
+        *(reach if wide else reach[:-1]),
         (f"{made.measure}", True, lambda system: digits(system.value.value, ".3f")),
         *(column(*edge) for edge in edges),
         ("slope", True, lambda system: _slope(system.slope)),

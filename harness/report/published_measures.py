@@ -72,7 +72,12 @@ def _sections(paper: PublishedMeasures, escape: Escape) -> Iterator[Section]:
     yield Section(lead=tuple(map(escape, about.citation_lines())))
     for table in about.tables:
         yield _table(paper, table, escape)
-    yield from run_time_sections(about, escape)
+    if about.figure3 is not None:
+        yield Section(
+            title="Published: Figure 3, run time",
+            lead=("The figure prints no number. All that the text says:",),
+            notes=tuple(map(escape, (*about.figure3.statements, about.figure3.remark))),
+        )
     for title, kind, listed in (
         ("Where the code differs from the text", "finding", about.findings),
         ("Errata", "erratum", about.errata),
@@ -81,16 +86,6 @@ def _sections(paper: PublishedMeasures, escape: Escape) -> Iterator[Section]:
             yield Section(title=title, notes=tuple(escape(f"{kind} {each}{_where(each)}") for each in listed))
     if about.left_out:
         yield Section(title="Left out", notes=tuple(map(escape, about.left_out)))
-
-
-def run_time_sections(about: MeasuresPaper, escape: Escape) -> Iterator[Section]:
-    """Yield what a paper's text says of run times that its Figure 3 only draws."""
-    if about.figure3 is not None:
-        yield Section(
-            title="Published: Figure 3, run time",
-            lead=("The figure prints no number. All that the text says:",),
-            notes=tuple(map(escape, (*about.figure3.statements, about.figure3.remark))),
-        )
 
 
 def _where(each: Contradiction) -> str:

@@ -20,7 +20,9 @@ from harness.report.document import (
     Value,
     at_most,
     bounded,
+    cut,
     digits,
+    grid_of,
     joined_by_and,
     lines_of_records,
     stand_ins,
@@ -42,7 +44,7 @@ METHOD = (
 )
 # Columns that decide least, first.
 _DROPPED = ("whole", "overlap@100")
-_LONGEST, _MOST_DIFFERENCES = 60, 2
+_MOST_DIFFERENCES = 2
 
 
 def recall_document(found: RecallTable) -> ReportDocument:
@@ -115,26 +117,17 @@ def _columns(found: RecallTable, escape: Escape, *, wide: bool) -> list[GridColu
 
 def _grid(pairs: Sequence[ExactPair], columns: Sequence[GridColumn[ExactPair]], escape: Escape) -> Grid:
     """Return a row for each pair, the best overlap first; a pair that is not compared says why behind its names."""
-    headers, numeric, cells = zip(*columns, strict=True)
-    keys = numeric.index(True)
+    keys = [numeric for _, numeric, _ in columns].index(True)
     ranked = sorted(pairs, key=_order)
-    lines = []
-    for pair in ranked:
-        line = tuple(cell(pair) for cell in cells)
-        if pair.reason is not None:
-            line = (*line[:keys], escape(_short(pair.reason)), *[""] * (len(columns) - keys - 1))
-        lines.append(line)
-    tones = tuple(BAD if pair.reason else DOUBTFUL if pair.differs else "" for pair in ranked)
-    return Grid("", headers, numeric, tuple(lines), keys, tones)
+    tones = [BAD if pair.reason else DOUBTFUL if pair.differs else "" for pair in ranked]
+    return grid_of(
+        ranked, columns, keys=keys, tones=tones, message=lambda pair: pair.reason and escape(cut(pair.reason))
+    )
 
 
 def _order(pair: ExactPair) -> tuple[str, bool, float, str]:
     value = pair.overlaps[0].mean.value if pair.overlaps else None
     return pair.dataset, value is None, -(value or 0.0), pair.system
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4]} ..."
 
 
 def _overlap_cell(k: int, write: Callable[[Any], str]) -> Callable[[ExactPair], str]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from operator import attrgetter
 
 from harness.analysis import row_pricing
-from harness.analysis.axes import ComparisonGroup
 from harness.analysis.reprice import (
     CHEAPEST,
     SAME,
@@ -43,6 +42,7 @@ from harness.report.document import (
     stand_ins,
 )
 from harness.report.figures import Figure
+from harness.report.groups import group_words
 from harness.report.main_table import name_columns, profile_column
 from harness.report.row_figures import THROUGHPUT, all_columns, priced_by_hour, priced_from
 
@@ -63,7 +63,6 @@ def repricing_document(repricing: Repricing) -> ReportDocument:
         content=lambda: _content(repricing),
         answer=lambda escape: (_answer(repricing, escape),),
         padded=False,
-        dense=True,
     )
 
 
@@ -211,7 +210,8 @@ def _ranks(change: RowChange) -> str:
 
 def _findings(repricing: Repricing) -> Iterator[str]:
     """Yield a sentence on each finding that no longer holds."""
-    names = _names({change.place for change in repricing.changes})
+    words = group_words((change.place for change in repricing.changes), shown=1)
+    names = {place: ", ".join(of_place) for place, of_place in words.items()}
     for sentences in (
         [_gone(gone, repricing.now.date) for gone in repricing.gone],
         [_flip(flip, names[flip.place]) for flip in repricing.flips],
@@ -228,23 +228,6 @@ def _findings(repricing: Repricing) -> Iterator[str]:
 
 def _gone(gone: GoneType, date: str) -> str:
     return f"Gone by {date}: {gone.instance_type} ({counted(gone.rows, 'row')}). {gone.note or ''}".rstrip() + "."
-
-
-def _names(places: Collection[ComparisonGroup]) -> dict[ComparisonGroup, str]:
-    """Return the names of the groups: dataset, scenario, and the fields in which they differ."""
-    differing = [name for name in ComparisonGroup._fields[2:] if len({getattr(place, name) for place in places}) > 1]
-    return {
-        place: ", ".join((place.dataset, place.scenario, *(_field(name, getattr(place, name)) for name in differing)))
-        for place in places
-    }
-
-
-def _field(name: str, value: object) -> str:
-    if name == "latency_target_s":
-        return "no latency target" if value is None else f"within {float(str(value)) * 1e3:g} ms"
-    words = {"k": "top", "latency_percentile": "percentile", "sample_sha256": "sample", "corpus_sha256": "corpus"}
-    short = str(value)[:8] if name.endswith("sha256") else value
-    return f"{words.get(name, name)} {MISSING if value is None else short}"
 
 
 def _flip(flip: OrderFlip, name: str) -> str:
@@ -329,46 +312,16 @@ def cost_model(row: Row) -> str:
 
 
 def _content(repricing: Repricing) -> dict[str, object]:
-    """Return all of a repricing; of each row its names and the figures that repricing reads."""
+    """Return all of a repricing; rows have the columns of the CSV, as nested figures of 10,000 rows take seconds."""
+    columns = _csv_columns(repricing)
     content: dict[str, object] = {"reprice_version": REPRICE_VERSION}
     for name, value in vars(repricing).items():
         content[name] = [_part(item) for item in value] if isinstance(value, tuple) else _part(value)
-    return content
+    return {**content, "changes": [{name: get(change) for name, get in columns} for change in repricing.changes]}
 
 
 def _part(item: object) -> object:
-    if isinstance(item, RowChange):
-        return _change(item)
     if isinstance(item, OrderFlip | CheapestChange):
         # The fields of the comparison group are on one level with the others, as in a row.
         return {**item.place._asdict(), **{name: value for name, value in vars(item).items() if name != "place"}}
-    return item if isinstance(item, str) else vars(item)
-
-
-def _change(change: RowChange) -> dict[str, object]:
-    row = change.row
-    names = ("suite", "system", "dataset", "scenario", "profile", "key", "published_type", "cpus", "memory_limit_bytes")
-    more = ("gpus", "stand_in", "origin")
-    place = ("k", "latency_target_s", "latency_percentile", "sample_sha256", "corpus_sha256")
-    return {
-        **{name: getattr(row, name) for name in (*names, *more, *place)},
-        "isolation": row.isolation.name,
-        "validity": row.validity.value,
-        "measures": {name: vars(figure) for name, figure in row.measures.items()},
-        "latency_mean_s": vars(row.latency.mean_s),
-        "throughput_qps": vars(row.throughput_qps),
-        **{way: _priced(getattr(change, way)) for way in _WAYS},
-        **({way: _priced(getattr(change, way)) for way in _TOKEN_WAYS} if row.token_model else {}),
-    }
-
-
-def _priced(priced: PricedRow) -> dict[str, object]:
-    price = priced.price
-    return {
-        "instance_type": price.instance_type if price else None,
-        "usd_per_hour": price.usd_per_hour if price else None,
-        "substitutes": price.substitutes if price else None,
-        "usd_per_million": vars(priced.cost),
-        "rank": priced.rank,
-        "note": priced.note,
-    }
+    return item if isinstance(item, str | RowChange) else vars(item)

@@ -5,6 +5,7 @@ To add a figure, add its entry to a block of ``FIXED``; the entry's ``read`` is 
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -14,7 +15,7 @@ from harness.analysis import notes, row_pricing
 from harness.analysis.table import OTHER, Row, Table, Timing, Validity
 from harness.pricing import cost, token_prices
 from harness.report.columns import STAGE, Column, Kind
-from harness.report.document import MIB, MISSING, Escape, Footnotes, number
+from harness.report.document import MIB, MISSING, Escape, Footnotes, Value, number
 from harness.report.figures import (
     DATA,
     EVERYWHERE,
@@ -209,9 +210,11 @@ def _timings(name: str, label: str, meaning: str, get: Callable[[Row], Timing | 
 
     def timing(short: str, word: str, field: str) -> Figure:
         read = operator.attrgetter(field)
-        more: dict[str, Any] = {"label": f"{label}: {word}", "optional": True, "places": _DETAIL}
-        return figure_of(
-            f"{name}_{short}_ms", "ms", f"{meaning}: {word}", lambda row: (t := get(row)) and read(t).value, 1e3, **more
+        return _latency_detail(
+            f"{name}_{short}_ms",
+            f"{label}: {word}",
+            f"{meaning}: {word}",
+            lambda row: (t := get(row)) and read(t).value,
         )
 
     return timing("mean", "mean", "mean_s"), timing("p50", "median", "p50_s")
@@ -238,15 +241,20 @@ def _interval_parts(name: str, key: str) -> tuple[Figure, ...]:
 def _at_most(name: str, share: str) -> Figure:
     """Return LoadGen's upper bound of a percentile (confidence 0.99)."""
     meaning = f"latency: {share} of similar queries take at most this (LoadGen's rule, confidence 0.99)"
-    more: dict[str, Any] = {"label": f"{name} at most (confidence 0.99)", "optional": True, "places": _DETAIL}
-    return figure_of(f"{name}_at_most_ms", "ms", meaning, _of("latency.at_most_s", name), 1e3, **more)
+    label = f"{name} at most (confidence 0.99)"
+    return _latency_detail(f"{name}_at_most_ms", label, meaning, _of("latency.at_most_s", name))
 
 
 def _deviation(name: str, cause: str) -> Figure:
     """Return a variance component's standard deviation."""
-    meaning = f"standard deviation of latency {cause}"
-    more: dict[str, Any] = {"label": f"standard deviation by {name}", "optional": True, "places": _DETAIL}
-    return figure_of(f"sd_{name}_ms", "ms", meaning, _of("latency.spread_s", name), 1e3, **more)
+    label = f"standard deviation by {name}"
+    return _latency_detail(
+        f"sd_{name}_ms", label, f"standard deviation of latency {cause}", _of("latency.spread_s", name)
+    )
+
+
+def _latency_detail(name: str, label: str, meaning: str, read: Callable[[Row], Any]) -> Figure:
+    return figure_of(name, "ms", meaning, read, 1e3, label=label, optional=True, places=_DETAIL)
 
 
 def _is_open(row: Row) -> bool:
@@ -267,6 +275,15 @@ def cost_cell(row: Row) -> str:
     """Return a row's cost, with a mark where another machine prices it."""
     mark = "" if row.usd_per_million.value is None else other_machine_mark(row, row.price)
     return number(row.usd_per_million.value) + mark
+
+
+def _build_time_cell(row: Row, footnotes: Footnotes) -> str:
+    """Return the time of a build, with the machine that built and the reasons to doubt the time."""
+    if row.index.build_s is None:
+        return MISSING
+    place = notes.build_place(row)
+    marks = footnotes.mark(place and f"built on {place}", *(finding.text for finding in row.index.findings))
+    return number(row.index.build_s) + doubt_mark(row.index.validity) + marks
 
 
 def _build_cell(row: Row) -> str:
@@ -432,7 +449,10 @@ FIXED: dict[str, tuple[Figure, ...]] = {
             label="first query", optional=True, places=_DETAIL,
         ),
         amount("one_pass_warmup", "queries", "warm-up queries, where warm-up was one pass"),
-        amount("index_build_s", "s", "time to build the index", "index.build_s"),
+        figure_of(
+            "index_build_s", "s", "time to build the index", "index.build_s",
+            label="index build", optional=True, cell=_build_time_cell, places=DATA | {Place.WIDE},
+        ),
         fact("index_build_profile", "limits during the build", "index.envelope.name"),
         fact(
             "build_validity", "validity of that time: clean, noisy, invalid, unknown",
@@ -449,14 +469,16 @@ FIXED: dict[str, tuple[Figure, ...]] = {
         amount("build_price_usd_per_hour", "US$/hour", "price of that type", "cost.build_price.usd_per_hour"),
         figure_of(
             "usd_build_per_million_documents", "US$", "cost of indexing a million documents",
-            "cost.build.value",
-            short=BUILD, optional=True, prices=Prices.OTHER, told="Index cost",
-            method=f"{cost.BUILD_FORMULA}.", screen=FirstScreen("build US$/1M docs", cell=_build_cell),
-            places=DATA | {Place.ON_REQUEST},
+            "cost.build",
+            short=BUILD, header="index, US$ per million documents", optional=True, prices=Prices.OTHER,
+            told="Index cost", method=f"{cost.BUILD_FORMULA}.",
+            screen=FirstScreen("build US$/1M docs", cell=_build_cell),
+            places=DATA | {Place.ON_REQUEST, Place.WIDE},
         ),
         figure_of(
-            "usd_storage_per_month", "US$/month", "cost of storing the index", "cost.storage_per_month.value",
-            prices=Prices.OTHER, method=f"{cost.STORAGE_FORMULA}.", places=DATA,
+            "usd_storage_per_month", "US$/month", "cost of storing the index", "cost.storage_per_month",
+            header="index storage, US$ per month", optional=True,
+            prices=Prices.OTHER, method=f"{cost.STORAGE_FORMULA}.", places=DATA | {Place.WIDE},
         ),
         fact("price_term", "price term: on-demand, reserved-1y, reserved-3y, spot", "price.term"),
         fact("published_type", "published rows: instance type in the paper"),
@@ -550,6 +572,17 @@ def table_figures(table: Table, place: Place) -> tuple[Figure, ...]:
 def table_columns(table: Table) -> tuple[Column[Row], ...]:
     """Return the columns of a table for programs."""
     return _columns(_of_table(table))
+
+
+@functools.cache
+def _fixed_columns() -> dict[str, Column[Row]]:
+    figures = (figure for block in FIXED.values() for figure in block)
+    return {column.name: column for figure in figures for column in figure.columns()}
+
+
+def facts(row: Row, *names: str) -> dict[str, Value]:
+    """Return some columns of a row for programs."""
+    return {name: _fixed_columns()[name].get(row) for name in names}
 
 
 def all_columns(measures: Sequence[str], stages: Sequence[str]) -> tuple[Column[Row], ...]:

@@ -13,6 +13,7 @@ from harness.analysis.table import Row, Table, Validity
 from harness.driver.records import Outcome
 from harness.evaluation.per_query import PerQuery
 from harness.report.document import Escape, joined_by_and
+from harness.stats import Estimate
 
 # A smaller factor prints as 1x.
 _SAME = 1.05
@@ -113,19 +114,26 @@ def _second_stage(row: Row, measure: str, escape: Escape) -> str:
         added = f"{escape(row.system)} reranks {first}, and its gain is not known"
     else:
         _, gain, harm = found
-        value, percent = gain.value or 0.0, max(abs(row.measured(measure) or 0), abs(gain.value or 0)) <= 1
-        scale, unit, decimals = (100, "points ", 1) if percent else (1, "", 3)
+        value = gain.value or 0.0
+        percent = max(abs(row.measured(measure) or 0), abs(value)) <= 1
         verb, to, sign = ("adds", "to", 1) if value >= 0 else ("takes", "from", -1)
-        ends = sorted(sign * end * scale for end in (gain.low, gain.high) if end is not None)
-        interval = f" [{ends[0]:.{decimals}f}, {ends[1]:.{decimals}f}]" if len(ends) == 2 else " (not tested)"
-        chance = ", which may be chance," if len(ends) == 2 and ends[0] <= 0 <= ends[1] else ""
+        amount, interval = _points(value, gain, measure, sign, percent=percent)
+        chance = ", which may be chance," if interval and (gain.low or 0) <= 0 <= (gain.high or 0) else ""
         added = (
-            f"{escape(row.system)} {verb} {abs(value) * scale:.{decimals}f} {unit}{measure}{interval} {to} {first}"
+            f"{escape(row.system)} {verb} {amount}{interval or ' (not tested)'} {to} {first}"
             f"{chance} and makes {_percent(harm.value or 0)} of the queries worse"
         )
     if stage.ceiling.value is None:
         return f"{added}; its ceiling is not known: {escape(stage.ceiling.reason or 'not judged')}."
     return f"{added}; {first}'s first {stage.depth} hold {_percent(stage.ceiling.value)} of the relevant documents."
+
+
+def _points(value: float, bounds: Estimate, measure: str, sign: int, *, percent: bool) -> tuple[str, str]:
+    """Return the size of a difference with its measure, and its interval, both times ``sign``; empty: it has none."""
+    scale, unit, decimals = (100, "points ", 1) if percent else (1, "", 3)
+    ends = sorted(sign * end * scale for end in (bounds.low, bounds.high) if end is not None)
+    interval = f" [{ends[0]:.{decimals}f}, {ends[1]:.{decimals}f}]" if len(ends) == 2 else ""
+    return f"{abs(value) * scale:.{decimals}f} {unit}{measure}", interval
 
 
 def _percent(share: float) -> str:
@@ -158,27 +166,16 @@ def _quality(difference: Difference | None, measure: str) -> str:
         return "and their quality was not compared"
     gap = difference.b - difference.a
     percent = max(abs(difference.a), abs(difference.b)) <= 1
-    scale, unit = (100, "points ") if percent else (1, "")
-    interval, decimals = difference.interval, 1 if percent else 3
-
-    def ends(sign: int) -> str:
-        if interval.low is None or interval.high is None:
-            return ""
-        low, high = sorted((sign * interval.low * scale, sign * interval.high * scale))
-        return f" [{low:.{decimals}f}, {high:.{decimals}f}]"
-
-    amount = f"{abs(gap) * scale:.{decimals}f} {unit}{measure}"
-    if difference.verdict is ComparisonVerdict.BETTER:
-        return f"and is {amount} better{ends(1)} on these queries"
-    if difference.verdict is ComparisonVerdict.WORSE:
-        return f"and is {amount} worse{ends(-1)} on these queries"
+    word, sign = ("better", 1) if gap > 0 else ("worse", -1)
+    amount, interval = _points(gap, difference.interval, measure, sign, percent=percent)
+    if difference.verdict in (ComparisonVerdict.BETTER, ComparisonVerdict.WORSE):
+        return f"and is {amount} {word}{interval} on these queries"
     if difference.verdict is ComparisonVerdict.EQUAL:
         return f"and ranks as well on every query ({measure})"
     if not gap:
         return f"and has the same {measure}"
-    word, sign = ("better", 1) if gap > 0 else ("worse", -1)
     if difference.verdict is ComparisonVerdict.UNKNOWN:
         return f"and is {amount} {word} (not tested)"
     if difference.verdict is ComparisonVerdict.TOO_FEW:
         return f"and is {amount} {word}, with {difference.verdict_text}"
-    return f"and is {amount} {word}, which may be chance{ends(sign)}"
+    return f"and is {amount} {word}, which may be chance{interval}"

@@ -11,6 +11,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from harness.analysis import axes, causes, notes, seeds
 from harness.analysis.axes import ComparisonGroup
@@ -19,6 +20,7 @@ from harness.driver.records import Outcome
 from harness.errors import UnknownName, counted
 from harness.evaluation.per_query import PerQuery
 from harness.report import row_figures
+from harness.report.columns import Kind
 from harness.report.document import (
     MISSING,
     MOST_LINES,
@@ -32,7 +34,7 @@ from harness.report.document import (
     stand_ins,
     system_name,
 )
-from harness.report.figures import Figure, Place
+from harness.report.figures import FIRST, Figure, FirstScreen, Place
 from harness.report.hardware import explain_marks, hardware, machine, priced_on, size
 from harness.report.row_figures import BUILD, COST, COST_HEADER, LATENCY, cost_cell, doubt_mark
 from harness.report.sentences import answers, reranking, spent
@@ -72,27 +74,6 @@ class SummaryView:
     rest: str = "--wide"
 
 
-@dataclass(frozen=True)
-class SummaryColumn:
-    """A column: its name as options give it, header, finished cell, and value to sort by.
-
-    ``heading`` says the cell in the heading, where all rows have the same; ``None``: it stays a column.
-    ``optional``: it is shown only where some row has a value; ``unasked``: by default; ``dropped``: its turn to be
-    left out on a narrow terminal (0: never).
-    """
-
-    name: str
-    header: str
-    cell: Callable[[Row], str]
-    key: Callable[[Row], float | str | None]
-    numeric: bool = True
-    heading: Callable[[str], str] | None = None
-    optional: bool = False
-    unasked: bool = True
-    descending: bool = False
-    dropped: int = 0
-
-
 def summary_section(
     table: Table,
     per_query: Mapping[str, PerQuery],
@@ -129,52 +110,55 @@ def summary_section(
     return Section(lead=(lead,), grids=grids, after=sentence_lines, notes=lines)
 
 
-def all_columns(table: Table, measures: Sequence[str], escape: Escape) -> tuple[SummaryColumn, ...]:
+def all_columns(table: Table, measures: Sequence[str], escape: Escape) -> tuple[Figure, ...]:
     """Return every column that a summary may show, in its order; a measure's column has its name."""
     figures = row_figures.all_figures(table, measures)
-    return (*_name_columns(escape), *(_column(each, table.rows) for each in figures if Place.ON_REQUEST in each.places))
+    return (*_name_columns(escape), *(each for each in figures if Place.ON_REQUEST in each.places))
 
 
-def _column(figure: Figure, rows: Sequence[Row]) -> SummaryColumn:
-    return SummaryColumn(
-        figure.alias,
-        figure.short_header,
-        figure.on_screen,
-        lambda row: figure.estimate(row).value,
-        heading=figure.screen.heading,
-        optional=figure.optional,
-        unasked=Place.FIRST in figure.places and any(map(figure.applies, rows)),
-        descending=figure.higher,
-        dropped=figure.screen.dropped,
-    )
+def _name_columns(escape: Escape) -> Iterator[Figure]:
+    def text(
+        name: str,
+        cell: Callable[[Row], str],
+        read: Callable[[Row], float | str | None],
+        heading: Callable[[str], str] | None = str,
+        **more: Any,
+    ) -> Figure:
+        screen = FirstScreen(more.get("label", name), cell, heading)
+        meaning = f"{name} of the row, and the value to sort by"
+        return Figure(name=name, meaning=meaning, read=read, kind=Kind.TEXT, screen=screen, places=FIRST, **more)
 
+    def plain(name: str, heading: Callable[[str], str] = str) -> Figure:
+        return text(name, lambda row: escape(getattr(row, name) or ""), lambda row: getattr(row, name) or "", heading)
 
-def _name_columns(escape: Escape) -> Iterator[SummaryColumn]:
-    def text(name: str, get: Callable[[Row], str], heading: Callable[[str], str] | None = str) -> SummaryColumn:
-        return SummaryColumn(name, name, lambda row: escape(get(row)), get, numeric=False, heading=heading)
+    def size_of(row: Row) -> float:
+        return row.gpus * 2.0**60 + row.cpus * 2.0**50 + row.memory_bytes
 
-    yield text("dataset", lambda row: row.dataset)
-    yield SummaryColumn("system", "system", lambda row: system_name(row, escape), lambda row: row.system, numeric=False)
-    yield replace(
-        text("hardware", hardware, lambda cell: f"on {cell}"),
-        key=lambda row: row.gpus * 2.0**60 + row.cpus * 2.0**50 + row.memory_bytes,
-    )
-    yield SummaryColumn(
+    def priced(row: Row) -> str | None:
+        return None if row.usd_per_million.value is None else machine(row) or None
+
+    yield plain("dataset")
+    yield text("system", lambda row: system_name(row, escape), lambda row: row.system, None)
+    yield text("hardware", lambda row: escape(hardware(row)), size_of, lambda cell: f"on {cell}")
+    yield text(
         "machine",
-        "priced on",
         lambda row: escape(machine(row)),
-        lambda row: None if row.usd_per_million.value is None else machine(row) or None,
-        numeric=False,
-        heading=lambda cell: cell and f"priced on {cell}",
+        priced,
+        lambda cell: cell and f"priced on {cell}",
+        label="priced on",
         optional=True,
     )
-    yield text("scenario", lambda row: row.scenario, lambda cell: "" if cell == "single_stream" else f"scenario {cell}")
-    yield text("suite", lambda row: row.suite, lambda _: "")
-    yield text("origin", lambda row: row.origin or "", lambda _: "")
+    yield plain("scenario", lambda cell: "" if cell == "single_stream" else f"scenario {cell}")
+    yield plain("suite", lambda _: "")
+    yield plain("origin", lambda _: "")
 
 
-def _chosen(table: Table, measures: Sequence[str], escape: Escape, view: SummaryView) -> tuple[SummaryColumn, ...]:
-    columns = {column.name: column for column in all_columns(table, measures, escape)}
+def _is_text(column: Figure) -> bool:
+    return column.kind is Kind.TEXT
+
+
+def _chosen(table: Table, measures: Sequence[str], escape: Escape, view: SummaryView) -> tuple[Figure, ...]:
+    columns = {column.alias: column for column in all_columns(table, measures, escape)}
     for name in (*view.columns, *([view.sort] if view.sort else [])):
         if name not in columns:
             raise UnknownName("column", name, tuple(columns), "harness report --format csv has all others")
@@ -184,25 +168,27 @@ def _chosen(table: Table, measures: Sequence[str], escape: Escape, view: Summary
     return tuple(
         column
         for column in columns.values()
-        if column.unasked and not (column.optional and all(column.key(row) is None for row in table.rows))
+        if Place.FIRST in column.places
+        and any(map(column.applies, table.rows))
+        and not (column.optional and all(column.value(row) is None for row in table.rows))
     )
 
 
 def _sorted(table: Table, measures: Sequence[str], view: SummaryView) -> tuple[Row, ...]:
     """Sort rows by dataset and hardware, or by the chosen column; rows without a value are last."""
     rows = table.rows
-    by_name = {column.name: column for column in all_columns(table, measures, str)}
+    by_name = {column.alias: column for column in all_columns(table, measures, str)}
     if not view.sort:
         names = ("dataset", "scenario", "hardware")
-        return tuple(sorted(rows, key=lambda row: tuple(by_name[name].key(row) for name in names)))
+        return tuple(sorted(rows, key=lambda row: tuple(by_name[name].value(row) for name in names)))
     chosen = by_name[view.sort]
-    known = [row for row in rows if chosen.key(row) is not None]
-    known.sort(key=lambda row: chosen.key(row) or 0, reverse=chosen.descending)
-    return (*known, *(row for row in rows if chosen.key(row) is None))
+    known = [row for row in rows if chosen.value(row) is not None]
+    known.sort(key=lambda row: chosen.value(row) or 0, reverse=chosen.higher)
+    return (*known, *(row for row in rows if chosen.value(row) is None))
 
 
 def _grid(
-    rows: Sequence[Row], columns: Sequence[SummaryColumn], escape: Escape, *, keep: bool, width: int | None
+    rows: Sequence[Row], columns: Sequence[Figure], escape: Escape, *, keep: bool, width: int | None
 ) -> tuple[list[str], tuple[Grid, ...]]:
     """Return the parts of the heading, and one grid with a row for each row."""
     for shown in (columns,) if keep or width is None else _narrower(columns):
@@ -212,39 +198,38 @@ def _grid(
     return heading, (grid,)
 
 
-def _narrower(columns: Sequence[SummaryColumn]) -> Iterator[Sequence[SummaryColumn]]:
+def _narrower(columns: Sequence[Figure]) -> Iterator[Sequence[Figure]]:
     """Yield the columns, then fewer and fewer of them, then without the interval of the latency."""
-    for turn in range(1 + max((column.dropped for column in columns), default=0)):
-        left = [column for column in columns if not 0 < column.dropped <= turn]
+    for turn in range(1 + max((column.screen.dropped for column in columns), default=0)):
+        left = [column for column in columns if not 0 < column.screen.dropped <= turn]
         yield left
-    yield [replace(each, header="latency ms", cell=_mean_cell) if each.name == LATENCY else each for each in left]
+    short = FirstScreen("latency ms", _mean_cell)
+    yield [replace(each, screen=short) if each.alias == LATENCY else each for each in left]
 
 
 def _mean_cell(row: Row) -> str:
     return number(row.latency.mean_s.value, 1e3)
 
 
-def _one_grid(
-    rows: Sequence[Row], columns: Sequence[SummaryColumn], escape: Escape, *, keep: bool
-) -> tuple[list[str], Grid]:
+def _one_grid(rows: Sequence[Row], columns: Sequence[Figure], escape: Escape, *, keep: bool) -> tuple[list[str], Grid]:
     measured = [row for row in rows if row.outcome is Outcome.OK]
     heading, shown = [], []
     for column in columns:
         # A value is the same in all rows only if failed ones, which have none, do not count.
-        values = {column.cell(row) for row in (rows if not column.numeric else measured)}
-        alone = len(values) == 1 and (len(rows) > 1 or not column.numeric)
-        if alone and not keep and column.heading is not None:
-            heading.append(column.heading(values.pop()))
+        values = {column.on_screen(row) for row in (rows if _is_text(column) else measured)}
+        alone = len(values) == 1 and (len(rows) > 1 or _is_text(column))
+        if alone and not keep and column.screen.heading is not None:
+            heading.append(column.screen.heading(values.pop()))
         else:
             shown.append(column)
-    keys = sum(1 for column in shown if not column.numeric)
-    shown.sort(key=lambda column: column.numeric)
-    remarks = _remarks(rows, costs=any(column.name == COST for column in columns))
+    keys = sum(map(_is_text, shown))
+    shown.sort(key=_is_text, reverse=True)
+    remarks = _remarks(rows, costs=any(column.alias == COST for column in columns))
     cells = [(*_cells(row, shown, keys, escape), remark) for row, (remark, _) in zip(rows, remarks, strict=True)]
     grid = Grid(
         "",
-        (*(column.header for column in shown), ""),
-        (*(column.numeric for column in shown), False),
+        (*(column.short_header for column in shown), ""),
+        (*(not _is_text(column) for column in shown), False),
         tuple(cells),
         keys,
         tuple(tone for _, tone in remarks),
@@ -252,11 +237,11 @@ def _one_grid(
     return heading, grid
 
 
-def _cells(row: Row, columns: Sequence[SummaryColumn], keys: int, escape: Escape) -> tuple[str, ...]:
+def _cells(row: Row, columns: Sequence[Figure], keys: int, escape: Escape) -> tuple[str, ...]:
     """Return a row's cells; a failed row says why in its first cell with a figure, and the others are empty."""
     if row.outcome is Outcome.OK:
-        return tuple(column.cell(row) for column in columns)
-    names = tuple(column.cell(row) for column in columns[:keys])
+        return tuple(column.on_screen(row) for column in columns)
+    names = tuple(column.on_screen(row) for column in columns[:keys])
     figures = len(columns) - keys
     return (*names, escape(failure(row)), *[""] * (figures - 1)) if figures else names
 

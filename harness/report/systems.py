@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 
 from rich.cells import cell_len
@@ -33,14 +32,6 @@ _NOT_BUILT = (
 )
 # Between two columns.
 _GAP = 2
-_PAGES = {
-    "dense": "docs/engines/encoders.md",
-    **dict.fromkeys(("impact", "bmp", "seismic"), "docs/engines/learned-sparse.md"),
-    **dict.fromkeys(("lucene", "pyserini", "tantivy", "pisa", "bm25s"), "docs/engines/bm25.md"),
-    "colbert": "docs/engines/colbert.md",
-    "fusion": "docs/engines/fusion.md",
-    **dict.fromkeys(("rerank", "llm-rerank", "two-stage", "fixed-run"), "docs/engines/rerankers.md"),
-}
 
 
 def systems_section(systems: Sequence[System], escape: Escape, width: int | None) -> Section:
@@ -68,16 +59,10 @@ def systems_section(systems: Sequence[System], escape: Escape, width: int | None
 
 
 def shortened(text: str, room: int | None) -> str:
-    """Return as many whole clauses of a text as fit, at least its first words."""
+    """Return as many whole words of a text as fit."""
     if room is None or cell_len(text) <= room:
         return text
-    ends = [match.start() for match in re.finditer(r", |; |: | \(", text)]
-    clauses = [text[:end] for end in ends if room // 3 < cell_len(text[:end]) <= room and _closed(text[:end])]
-    return clauses[-1] if clauses else text[: max(0, room - 4)].rsplit(" ", 1)[0] + " ..."
-
-
-def _closed(text: str) -> bool:
-    return text.count("(") == text.count(")")
+    return text[: max(0, room - 4)].rsplit(" ", 1)[0] + " ..."
 
 
 def system_paragraphs(system: System) -> Iterator[tuple[str, str]]:
@@ -108,8 +93,6 @@ def system_paragraphs(system: System) -> Iterator[tuple[str, str]]:
     if system.stand_in:
         yield "Stand-in", str(system.stand_in)
     yield "Declared in", str(system.file)
-    if page := _PAGES.get(system.engine):
-        yield "Page", page
     yield "Check it", command("conformance", system.name)
 
 

@@ -17,7 +17,7 @@ from harness.commands import quoted
 from harness.errors import FileError, UsageError
 from harness.progress import Progress, silent
 from harness.report import study
-from harness.report.document import Escape, ReportDocument, Section, lines_of
+from harness.report.document import Escape, ReportDocument, Section, first_of, lines_of
 from harness.results import integrity, origins, pin_lock, reader, seals, suite_record
 from harness.results.integrity_samples import Mismatch, Runs, below, differences
 
@@ -36,8 +36,6 @@ class Verified:
 
 # The most mismatches that people see first.
 _MOST = 20
-# Files that a note names.
-_SHOWN = 5
 
 
 def verification_document(looked_at: str, mismatches: Sequence[Mismatch], notes: Sequence[str] = ()) -> ReportDocument:
@@ -78,17 +76,17 @@ def verify_results(root: Path, progress: Progress = silent) -> Verified:
         raise FileError(f"{root}: no results here; give the folder that holds them")
     if published_tables.is_in(root):
         return Verified("published tables", tuple(check_published(root)))
-    found = _find(root)
-    suites = sorted({folder.absolute().parents[4] for folder in found.jobs} | _suites(root))
-    if not found.jobs and not found.unreadable and not suites:
+    jobs, unreadable, others = _find(root)
+    suites = sorted({folder.absolute().parents[4] for folder in jobs} | _suites(root))
+    if not jobs and not unreadable and not suites:
         raise UsageError(f"{root}: no stored job in it; give the folder that holds results")
     job_origins, runs, checked = origins.JobOrigins(), Runs(), []
-    for number, folder in enumerate(found.jobs, start=1):
+    for number, folder in enumerate(jobs, start=1):
         checked.append(integrity.check_job(folder, job_origins, below(root, folder), runs))
-        progress(number, len(found.jobs))
+        progress(number, len(jobs))
     stray = [Mismatch(published_tables.NAME, "is there", "no such file: this folder has stored jobs")]
     mismatches = [
-        *found.unreadable,
+        *unreadable,
         *(stray if published_tables.stray(root) else ()),
         *(mismatch for job in checked for mismatch in job.mismatches),
     ]
@@ -101,17 +99,14 @@ def verify_results(root: Path, progress: Progress = silent) -> Verified:
     mismatches += _origins(root, checked)
     readable = tuple(job.job for job in checked if job.job is not None)
     files = sum(len(job.result.files) + 1 for job in readable)
-    return Verified(f"{len(found.jobs):,} jobs, {files:,} files", tuple(mismatches), _notes(root, suites, found.others))
+    return Verified(f"{len(jobs):,} jobs, {files:,} files", tuple(mismatches), _notes(root, suites, others))
 
 
 def _notes(root: Path, suites: Collection[Path], others: Sequence[Path]) -> tuple[str, ...]:
     """Say which files were not checked, or only in part."""
-    notes = []
     homes = {suite.parent for suite in suites}
-    if unknown := [path for path in others if not _is_mark(path.absolute(), suites, homes)]:
-        names = [below(root, path) for path in unknown]
-        notes.append(f"not checked: {_listed(names)}; {quoted('report')} makes a report again")
-    return tuple(notes)
+    names = [below(root, path) for path in others if not _is_mark(path.absolute(), suites, homes)]
+    return (f"not checked: {first_of(names)}; {quoted('report')} makes a report again",) if names else ()
 
 
 def _is_mark(path: Path, suites: Collection[Path], homes: Collection[Path]) -> bool:
@@ -120,21 +115,8 @@ def _is_mark(path: Path, suites: Collection[Path], homes: Collection[Path]) -> b
     return (path.name in _MARKS and path.parent in suites) or (beside and path.parent in homes)
 
 
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {more:,} more" if more > 0 else "")
-
-
-@dataclass(frozen=True)
-class _Found:
-    """Folders of jobs or of their remains, a mismatch for each unreadable folder, and files that belong to no job."""
-
-    jobs: list[Path]
-    unreadable: list[Mismatch]
-    others: list[Path]
-
-
-def _find(root: Path) -> _Found:
+def _find(root: Path) -> tuple[list[Path], list[Mismatch], list[Path]]:
+    """Return the folders of jobs, a mismatch for each unreadable folder, and the files that belong to no job."""
     errors: list[FileError] = []
     jobs, others = [], []
     for folder, entries in reader.folders(str(root), errors):
@@ -147,7 +129,7 @@ def _find(root: Path) -> _Found:
     for error in errors:
         folder, _, why = str(error).rpartition("; ")[0].partition(": ")
         unreadable.append(Mismatch(folder, why, "a folder"))
-    return _Found(sorted(jobs), unreadable, sorted(others))
+    return sorted(jobs), unreadable, sorted(others)
 
 
 def _suites(root: Path) -> set[Path]:

@@ -161,18 +161,7 @@ def csv_cell(value: Value) -> str:
 def write_json(document: ReportDocument) -> str:
     """Return the content as JSON in ASCII, so that foreign control characters reach no terminal; texts are whole."""
     content = document.content()
-    if not document.dense:
-        return json.dumps(content, indent=2, ensure_ascii=True, allow_nan=False, default=raw_text) + "\n"
-    return "{\n" + ",\n".join(f"{json.dumps(name)}: {_dense(value)}" for name, value in content.items()) + "\n}\n"
-
-
-def _dense(value: object) -> str:
-    def one(part: object) -> str:
-        return json.dumps(part, ensure_ascii=True, allow_nan=False, default=raw_text)
-
-    if isinstance(value, list) and value:
-        return "[\n" + ",\n".join(one(part) for part in value) + "\n]"
-    return one(value)
+    return json.dumps(content, indent=2, ensure_ascii=True, allow_nan=False, default=raw_text) + "\n"
 
 
 def write_latex(document: ReportDocument) -> str:

@@ -6,13 +6,12 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness import filesystem
 from harness.commands import quoted
-from harness.errors import FileError, HarnessError, StoreError, UsageError
+from harness.errors import FileError, StoreError, UsageError
 from harness.progress import Progress, silent
 from harness.results import integrity, origins, pin_lock, reader, seals, suite_record
 from harness.results.origins import JobOrigins, Origin
@@ -33,14 +32,6 @@ class Source:
 _Jobs = dict[Path, tuple[StoredJob, str]]
 
 
-@dataclass(frozen=True)
-class Merged:
-    """The origins of the merged folder; ``new`` is false if the folder existed before."""
-
-    origins: tuple[Origin, ...]
-    new: bool
-
-
 def parse_sources(texts: Iterable[str]) -> tuple[Source, ...]:
     """Parse sources (``FOLDER`` or ``NAME=FOLDER``); a repeated folder counts once.
 
@@ -58,7 +49,7 @@ def parse_sources(texts: Iterable[str]) -> tuple[Source, ...]:
     return tuple(sources.values())
 
 
-def merge(sources: Sequence[Source], out: Path, *, progress: Progress = silent) -> Merged:
+def merge(sources: Sequence[Source], out: Path, *, progress: Progress = silent) -> tuple[Origin, ...]:
     """Merge results; every checksum is verified before anything is written.
 
     Files are linked if the disk allows it, else copied.  The folder is written next to ``out`` and renamed, so that a
@@ -66,18 +57,23 @@ def merge(sources: Sequence[Source], out: Path, *, progress: Progress = silent) 
 
     Args:
         sources: the folders to merge; folders from an earlier merge keep their origins.
-        out: the new folder.  A folder that holds the same merge is left unchanged.
+        out: the new folder.
         progress: called with the numbers of verified jobs and of all jobs.
+
+    Returns:
+        The origins of the merged folder.
 
     Raises:
         UsageError: a folder has no job; two sources have different jobs of one key under one name; a source with a name
             has several origins; or ``out`` is a folder within a source.
-        FileError: a source is damaged, or ``out`` holds other files.
+        FileError: a source is damaged, or ``out`` holds files.
         StoreError: ``out`` cannot be written.
     """
     for source in sources:
         if out.resolve().is_relative_to(source.folder.resolve()) and out.resolve() != source.folder.resolve():
             raise UsageError(f"{out}: is a folder within {source.folder}, which is to be merged; name another -o")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise FileError(f"{out}: exists already and holds files; name another -o")
     by_origin: dict[str, _Jobs] = {}
     for name, job, sha256 in _read_sources(sources, progress):
         jobs, target = by_origin.setdefault(name, {}), reader.cell_path(job.result.spec.cell) / job.result.key
@@ -89,9 +85,6 @@ def merge(sources: Sequence[Source], out: Path, *, progress: Progress = silent) 
         Origin(name=name, jobs=len(jobs), sha256=origins.digest({str(at): sha256 for at, (_, sha256) in jobs.items()}))
         for name, jobs in sorted(by_origin.items())
     )
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        _check_is(out, merged_origins)
-        return Merged(merged_origins, new=False)
     _check_inputs(by_origin)
     for jobs in by_origin.values():
         _locks(jobs)  # this fails before anything is written
@@ -103,7 +96,7 @@ def merge(sources: Sequence[Source], out: Path, *, progress: Progress = silent) 
             whole.replace(out)
     except OSError as error:
         raise StoreError(f"{out}: cannot be written: {reason_of(error)}; name another -o") from error
-    return Merged(merged_origins, new=True)
+    return merged_origins
 
 
 def _read_sources(sources: Sequence[Source], progress: Progress) -> Iterator[tuple[str, StoredJob, str]]:
@@ -155,17 +148,6 @@ def _free_name(folder: Path, taken: set[str]) -> str:
     base = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.resolve().name).strip("-._")[:50] or "results"
     names = (base if number == 1 else f"{base}-{number}" for number in range(1, len(taken) + 2))
     return next(name for name in names if name not in taken)
-
-
-def _check_is(out: Path, merged_origins: Sequence[Origin]) -> None:
-    """Raise FileError unless a folder holds exactly this merge."""
-    present = []
-    if out.is_dir():
-        for folder in sorted(out.iterdir()):
-            with suppress(HarnessError):
-                present.append(origins.read(folder))
-    if present != list(merged_origins):
-        raise FileError(f"{out}: exists already and holds another merge or other files; name another -o")
 
 
 def _check_inputs(by_origin: Mapping[str, _Jobs]) -> None:

@@ -11,11 +11,10 @@ from typing import Annotated, Any
 
 from pydantic import Field, field_validator
 
-from harness.config import NAME_PATTERN, ConfigModel, validate
+from harness.config import NAME_PATTERN, ConfigModel, read_record, validate
 from harness.containment import is_plain_name
 from harness.driver.records import to_json
-from harness.errors import FileError, StoreError
-from harness.untrusted import parse_json, read_whole, reading
+from harness.errors import StoreError
 
 FILE = "pins.json"
 MOST_BYTES = 4 << 20
@@ -86,12 +85,7 @@ def read(suite: Path) -> PinLock:
     path = suite / FILE
     if not os.path.lexists(path):
         return PinLock()
-    with reading(path, "restore it, or remove it to pin again", fault="damaged", damage=(OSError, ValueError)):
-        raw = parse_json(read_whole(path, MOST_BYTES))
-    try:
-        return parse(raw, path)
-    except FileError as error:
-        raise FileError(f"{error}; restore the file, or remove it to pin again") from error
+    return read_record(PinLock, path, MOST_BYTES, "restore it, or remove it to pin again")
 
 
 def parse(raw: Any, place: Path) -> PinLock:

@@ -87,21 +87,21 @@ class StoredJob:
     @property
     def run_path(self) -> Path | None:
         """The TREC run of the first timed trial, if there is one."""
-        path = self.folder / RUN
-        return path if os.path.lexists(path) else None
+        return self._if_there(RUN)
 
     @property
     def first_stage_path(self) -> Path | None:
         """The TREC run that the second stage was given in the first timed trial, if there are two stages."""
-        path = self.folder / FIRST_STAGE
+        return self._if_there(FIRST_STAGE)
+
+    def _if_there(self, name: str) -> Path | None:
+        path = self.folder / name
         return path if os.path.lexists(path) else None
 
     def qrels_path(self) -> Path:
         """Return the file of the run's judgements: its own hits', if there is one, else its dataset's."""
-        hits = self.folder / JUDGED_HITS
-        if os.path.lexists(hits):
-            return hits
-        return self.suite_folder / "qrels" / f"{self._hash('qrels_sha256')}.trec.gz"
+        hits = self._if_there(JUDGED_HITS)
+        return hits or self.suite_folder / "qrels" / f"{self._hash('qrels_sha256')}.trec.gz"
 
     def sample_ids(self) -> tuple[str, ...]:
         """Read the query ids of the fixed sample."""

@@ -9,12 +9,11 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field, field_validator
 
-from harness.config import ConfigModel, validate
+from harness.config import ConfigModel, read_record
 from harness.driver.records import to_json
 from harness.errors import FileError, UsageError
 from harness.evaluation import measure_names
 from harness.results.pin_lock import Sha256
-from harness.untrusted import parse_json, read_whole, reading
 
 FILE = "suite.json"
 MOST_BYTES = 4 << 20
@@ -74,9 +73,13 @@ def read_positions_path(suite: Path, dataset: str) -> Path | None:
     Raises:
         FileError: the record is damaged.
     """
-    sha256 = _read(suite / FILE).positions.get(dataset) if os.path.lexists(suite / FILE) else None
-    path = None if sha256 is None else positions_path(suite, sha256)
-    return path if path is not None and path.is_file() else None
+    sha256 = (
+        read_record(SuiteRecord, suite / FILE, MOST_BYTES, _REMEDY).positions.get(dataset)
+        if os.path.lexists(suite / FILE)
+        else None
+    )
+    positions = None if sha256 is None else positions_path(suite, sha256)
+    return positions if positions is not None and positions.is_file() else None
 
 
 def read_measures(root: Path) -> tuple[str, ...]:
@@ -121,9 +124,4 @@ def _records(root: Path) -> tuple[list[SuiteRecord], list[FileError]]:
 
 
 def _read(path: Path) -> SuiteRecord:
-    with reading(path, _REMEDY, fault="damaged", damage=(OSError, ValueError)):
-        raw = parse_json(read_whole(path, MOST_BYTES))
-    try:
-        return validate(SuiteRecord, raw, path)
-    except FileError as error:
-        raise FileError(f"{error}; {_REMEDY}") from error
+    return read_record(SuiteRecord, path, MOST_BYTES, _REMEDY)

@@ -11,23 +11,13 @@ from pathlib import Path
 import pytest
 
 from tests.support import publisher
-from tests.support.command_line import SCREEN_LINES, Call
+from tests.support.command_line import Call
 from tests.support.publisher import Made
 
 
 @pytest.fixture
 def harness(four_systems: Call) -> Call:
     return four_systems
-
-
-@pytest.mark.slow
-def test_comparison_of_two_shows_one_table_and_its_sentence(harness: Call) -> None:
-    lines = harness("compare", "good", "bad").stdout.splitlines()
-    assert len(lines) <= SCREEN_LINES
-    assert lines[0] == "A: good scifact single_stream cpu1-mem1; B: bad scifact single_stream cpu1-mem1"
-    assert sum(line.startswith("| ---") for line in lines) == 1
-    assert any(line.startswith("- B costs 1.5x [1.49, 1.51] and loses ") for line in lines)
-    assert lines[-1].endswith("all notes: --wide")
 
 
 def test_comparison_of_several_pairs_is_a_line_for_each(harness: Call) -> None:
@@ -67,23 +57,6 @@ def test_compare_prints_one_sentence_and_a_table(harness: Call) -> None:
         ("0", "47", "93"),
     ]
     assert [line["p_holm"] for line in lines] == ["0.0004", "0.0004", "1.0", "0.0004"]
-
-
-@pytest.mark.slow
-def test_compare_pairs_any_two_systems_once(harness: Call) -> None:
-    done = harness(
-        "compare", "--wide", "*", "*", "--changed", "0", "--measures", "nDCG@10 RR@10 Success@10", "--format", "json"
-    )
-    assert done.exit_code == 0, done.output
-    result = json.loads(done.stdout)
-    named = [(one["a"]["system"], one["b"]["system"]) for one in result["comparisons"]]
-    assert len(named) == len({frozenset(pair) for pair in named}) == 6, "each two of four once, none with itself"
-    tested = [each for one in result["comparisons"] for each in one["differences"] if each["tested"]]
-    assert result["comparisons_tested"] == len(tested) == 12, "three pairs of systems that ended well, four metrics"
-    clear = [each["p_holm"] for each in tested if each["tested"]["p"] == 1e-4]
-    assert len(clear) > 3 and clear == pytest.approx([0.0012] * len(clear))
-    assert all(one["changed_most"] == {"by": "nDCG@10", "queries": []} for one in result["comparisons"])
-    assert harness("compare", "--wide", "good", "bad", "--queries", "q.tsv").exit_code == 2
 
 
 @pytest.mark.slow
@@ -210,19 +183,6 @@ def test_many_run_files_are_one_family(harness: Call, files: Path, monkeypatch: 
     assert table.startswith("**10 pairs of runs**\n") and len(lines) == 2 + 10
     assert table.count("have equal scores") + table.count("with equal scores") == 1
     assert table.count("Unjudged among") == 1
-
-
-def test_compare_gives_the_reason_for_a_missing_interval_or_value(harness: Call, files: Path) -> None:
-    (files / "few.txt").write_text("".join(f"q{number:02} 0 right {number}\n" for number in range(2, 6)))
-    options = ("compare", "--wide", str(files / "one.run"), str(files / "two.run"), "--qrels", str(files / "few.txt"))
-    done = harness(*options, "--measures", "RR@10 ERR@5", "--format", "json")
-    (result,) = json.loads(done.stdout)["comparisons"]
-    why = "knows grades up to 4 (gdeval computes it); document 'right' of query 'q05' has grade 5"
-    assert f"ERR@5: {why}" in result["notes"], "both have it, so once"
-    assert result["differences"][0]["over_queries"]["reason"] == "an interval needs 11 queries, there are 4"
-    assert [each["verdict"] for each in result["differences"]][1] == "cannot be compared"
-    shown = harness(*options, "--measures", "RR@10 ERR@5").stdout
-    assert f"- ERR@5: {why}\n" in shown and "the means that the test behind p does not reject" in shown
 
 
 @pytest.mark.slow

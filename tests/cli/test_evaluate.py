@@ -86,18 +86,6 @@ def test_json_and_csv_keep_all_digits_and_missing_values(files: Path) -> None:
     ]
 
 
-def test_csv_and_json_give_the_reason_for_a_missing_interval(files: Path) -> None:
-    (files / "queries.tsv").write_text("q1\tone\nq2\ttwo\n")
-    options = ("--queries", str(files / "queries.tsv"), "--measures", "RR@10 NumRel", "--format")
-    (result,) = json.loads(run(files, *options, "json", runs=("half.run",)).stdout)["runs"]
-    reasons = {name: figure["reason"] for name, figure in result["figures"].items()}
-    few = "an interval needs 11 queries, there are 2"
-    assert reasons == {"RR@10": few, "NumRel": "no interval: it is not a mean over queries"}
-    rows = list(csv.DictReader(io.StringIO(run(files, *options, "csv", runs=("half.run",)).stdout)))
-    assert [row["reason"] for row in rows] == list(reasons.values())
-    assert few not in run(files, *options, "md", runs=("half.run",)).stdout, "one note for all says it"
-
-
 def test_queries_can_be_restricted_by_a_file(files: Path) -> None:
     (files / "queries.tsv").write_text("q1\tone\nq2\ttwo\nnobody\tthree\n")
     options = ("--queries", str(files / "queries.tsv"), "--measures", "RR@10", "-o", str(files / "out.md"))
@@ -106,28 +94,6 @@ def test_queries_can_be_restricted_by_a_file(files: Path) -> None:
     assert "| half |       2 |   0.7500 (—) |" in text
     assert "- half: 1 (nobody) of 3 queries have no judgements, left out of the measures" in text
     assert "- no intervals: they need 11 judged queries, there are 2" in text
-
-
-def test_json_lists_every_flagged_query(files: Path) -> None:
-    odd = [f"odd{n}" for n in range(5)]
-    (files / "bare.run").write_text(
-        "".join(f"{query} Q0 d1 1 2.0 x\n" for query in odd) + "q0 Q0 x0 1 1 x\nq0 Q0 d0 2 1 x\n"
-    )
-    (files / "queries.tsv").write_text(
-        "".join(f"{name}\ttext\n" for name in ("none", "q0", "q1", *(f"u{n}" for n in range(5))))
-    )
-    done = run(
-        files, "--format", "json", "--measures", "P@1", "--queries", str(files / "queries.tsv"), runs=("bare.run",)
-    )
-    assert json.loads(done.stdout)["runs"][0]["flagged"] == {
-        "unjudged": ["u0", "u1", "u2", "u3", "u4"],
-        "without_hits": ["none", "q1"],
-        "without_relevant": ["none"],
-        "tied": ["q0"],
-        "unknown": odd,
-    }
-    shown = run(files, "--measures", "P@1", "--queries", str(files / "queries.tsv"), runs=("bare.run",)).stdout
-    assert "- bare: 5 (odd0, odd1, odd2, ...) queries of the run are not to be judged" in shown
 
 
 def test_evaluate_leaves_out_the_queries_of_a_file(files: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 import shlex
@@ -13,10 +11,8 @@ from typing import Any
 
 import pytest
 
-from harness.results import origins, reader
-from tests.support import publisher
+from harness.results import reader
 from tests.support.command_line import Call, call
-from tests.support.publisher import Made
 from tests.support.results_folders import change, job, put
 
 pytestmark = pytest.mark.slow
@@ -84,7 +80,6 @@ def test_published_tables_are_exported_as_rows_only(harness: Call) -> None:
 def test_merge_prints_the_jobs_of_each_origin(harness: Call) -> None:
     done = harness("merge", "results", "bob=results", "-o", "out")
     assert done.exit_code == 0 and done.stdout == "bob: 12 jobs\nresults: 12 jobs\nwritten: out\n"
-    assert harness("merge", "results", "bob=results", "-o", "out").stdout.endswith("out holds this already\n")
     put(job(Path("results")) / reader.LOG, b"x")
     done = harness("merge", "results", "-o", "other")
     assert done.exit_code == 2 and "nothing was written" in done.stderr and not Path("other").exists()
@@ -119,27 +114,6 @@ def test_verify_says_that_it_does_not_check_reports(harness: Call) -> None:
     assert harness("verify").stdout.splitlines()[0] == note
     assert json.loads(harness("verify", "--format", "json").stdout)["notes"] == [note.removeprefix("- note  ")]
     assert "Does not check reports" in harness("verify", "--help").stdout
-
-
-def test_merged_rows_are_ranked_and_compared_by_origin(harness: Call, tmp_path: Path) -> None:
-    """Mark the results as measured in containers, so that they can be ranked."""
-    for name, slower in (("ours", 1.0), ("theirs", 2.0)):
-        publisher.put(
-            Path("out", name), Made("bm25", 2 * slower, (2,)), Made("splade", 9 * slower, (1,)), Made("null", 0.1)
-        )
-        text = origins.text(origins.Origin(name=name, jobs=9, sha256="0"))
-        put(Path("out", name, origins.FILE), text.encode())
-    board = harness("leaderboard", "out")
-    assert board.exit_code == 0, board.output
-    ranked = [line.split("|")[2:4] for line in board.stdout.splitlines() if re.match(r"\| +\d", line)]
-    assert {(system.strip(), origin.strip()) for system, origin in ranked} == {
-        (system, origin) for system in ("bm25", "splade") for origin in ("ours", "theirs")
-    }
-    lines = list(csv.DictReader(io.StringIO(harness("leaderboard", "out", "--format", "csv").stdout)))
-    assert {line["origin"] for line in lines} == {"ours", "theirs"} and len(lines) == 4
-    compared = harness("compare", "--wide", "bm25", "splade", "--results", "out").stdout
-    pairs = re.findall(r"\*\*A: bm25 .* of (\w+); B: splade .* of (\w+)\*\*", compared)
-    assert sorted(pairs) == [("ours", "ours"), ("theirs", "theirs")]
 
 
 def test_merged_results_have_origins_in_every_table(harness: Call) -> None:

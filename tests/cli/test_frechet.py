@@ -105,9 +105,3 @@ def test_systems_are_compared_on_the_queries_that_all_of_them_answer(harness: Ca
     assert "compared on the 1 of 20 queries for which every system has a document" in done.stdout
     assert "one (19, none for 19)" in done.stdout and "a covariance takes two documents" in done.stdout
     assert "compared on" not in harness(*FILES, "--bootstraps", "0").stdout
-
-
-def test_queries_left_out_of_a_run_are_named(harness: Call) -> None:
-    Path("queries.tsv").write_text("".join(f"q{n}\ttext\n" for n in range(1, 10)))
-    done = harness("many.run", "one.run", *FILES[1:], "--queries", "queries.tsv", "--bootstraps", "0")
-    assert "- one: 1 (q0) queries of the run are not to be judged and are left out; the first" in done.stdout

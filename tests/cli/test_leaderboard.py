@@ -76,16 +76,6 @@ def test_csv_and_json_hold_the_same_values(harness: Call) -> None:
 
 
 @pytest.mark.slow
-def test_modes_differ_and_are_named(harness: Call) -> None:
-    robust = harness("leaderboard", "--wide", "--mode", "robust").stdout
-    assert "half the 95 % interval of a paired difference over these queries" in robust
-    assert (
-        "Cut-off: 0.5 points (as asked)"
-        in harness("leaderboard", "--wide", "--mode", "robust", "--cutoff", "0.5").stdout
-    )
-
-
-@pytest.mark.slow
 def test_thresholds_exclude_rows_with_a_reason(harness: Call) -> None:
     done = harness("leaderboard", "--wide", "--at-most", "latency=25", "--rank-by", "accuracy")
     assert done.stdout.startswith("**scifact, single_stream, by accuracy, at most 25 latency**")
@@ -116,18 +106,6 @@ def test_thresholds_exclude_rows_with_a_reason(harness: Call) -> None:
 def test_invalid_options_are_one_line(harness: Call, arguments: tuple[str, ...], message: str) -> None:
     done = harness("leaderboard", "--wide", *arguments)
     assert done.exit_code == 2 and message in done.stderr and done.stderr.count("\n") == 1
-
-
-@pytest.mark.slow
-def test_leaderboard_draws_its_pictures(harness: Call, tmp_path: Path) -> None:
-    options = ("--dataset", "msmarco", "--mode", "robust", "--at-most", "latency=100", "--format", "png")
-    done = harness("leaderboard", "--wide", PUBLISHED, *options, "-o", "pictures")
-    assert done.exit_code == 0, done.output
-    names = [Path(line).name for line in done.stdout.splitlines()]
-    assert names == ["msmarco-ranks.png", "msmarco-winners.png", "msmarco-cost.png"]
-    assert all((tmp_path / "pictures" / name).read_bytes().startswith(b"\x89PNG") for name in names)
-    unnamed = harness("leaderboard", "--wide", PUBLISHED, *options)
-    assert unnamed.exit_code == 2 and "name a folder for them with -o" in unnamed.stderr
 
 
 @pytest.mark.slow

@@ -72,13 +72,6 @@ def test_vectors_of_other_texts_are_refused(harness: Call) -> None:
     assert "0 of 4 queries" not in bare.stdout, "vectors need no texts"
 
 
-def test_leakage_reports_that_there_is_none(harness: Call) -> None:
-    Path("training.tsv").write_text("t0\tnothing of the kind\nt1\t?\n")
-    done = harness("leakage", "training.tsv", *RUN_FILES, "--queries", "tiny/queries.jsonl")
-    assert done.exit_code == 0 and "**qrels.trec: 0 of 6 queries (0.0%) are near duplicates" in done.stdout
-    assert done.stderr == "training.tsv: 1 (t1) queries contain no word, so no query can match them\n"
-
-
 def test_leakage_share_counts_only_comparable_queries(harness: Call) -> None:
     Path("training.tsv").write_text("t0\twhere is the river?\n")
     Path("some.tsv").write_text("q0\twhere is the river\nq1\t\nq2\t?!\nq3\tother\n")

@@ -51,17 +51,6 @@ def test_globs_are_a_list_of_which_each_matches_a_cell(harness: Call, bench: Ben
     assert (wrong.exit_code, "--only 'tantvy' matches no cell" in wrong.stderr) == (2, True)
 
 
-@pytest.mark.parametrize("place", [".", "/", "..", "folder", ""])
-def test_a_folder_in_place_of_a_file_is_one_line(harness: Call, place: str) -> None:
-    Path("folder").mkdir()
-    Path("qrels").write_text("q 0 d 1\n")
-    Path("run").write_text("q Q0 d 1 1 t\n")
-    done = harness("evaluate", "qrels", "run", "-o", place)
-    assert done.exit_code == 2
-    last = done.stderr.splitlines()[-1]
-    assert last.startswith("Error: ") if not place else last == f"harness: {place}: is a folder; name a file in it"
-
-
 def test_output_through_a_link_writes_its_target(harness: Call) -> None:
     Path("qrels").write_text("q 0 d 1\n")
     Path("run").write_text("q Q0 d 1 1 t\n")

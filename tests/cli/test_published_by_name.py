@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import config, load
+from harness import config
 from tests.support.command_line import Call
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -88,9 +88,3 @@ def test_name_is_shown_as_it_was_given_and_a_near_one_is_offered(four_systems: C
     assert done.exit_code == 2 and "Did you mean 'santhanam2023'?" in done.stderr
     shown = four_systems("report", "santhanam2023", "--columns", "cost")
     assert shown.stdout.splitlines()[-1].endswith("harness explain --results santhanam2023")
-
-
-def test_notebooks_load_published_results_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    frame = load("santhanam2023", as_of="2022-12-05", cache=tmp_path / "cache")
-    assert set(frame["dataset"]) == {"msmarco", "xortydi"} and len(frame) == 62

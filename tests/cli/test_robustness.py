@@ -87,12 +87,3 @@ def test_invalid_options_are_one_line(harness: Call, tmp_path: Path, arguments: 
     example_runs.write(tmp_path)
     done = harness("alpha.run", "beta.run", *QRELS, *arguments)
     assert done.exit_code == 2 and message in done.stderr and done.stderr.count("\n") == 1
-
-
-def test_queries_are_left_out_of_results(harness: Call, tmp_path: Path) -> None:
-    Path("leaked.txt").write_text("q001\nq002\nnowhere\n")
-    publisher.put(tmp_path / "results", Made("good", 20.0, (1, 1, 2)), Made("bad", 30.0, (2, 1, 3)))
-    done = harness("--resamples", "100", "--draws", "2", "--without-queries", "leaked.txt")
-    assert done.exit_code == 0 and done.stdout.startswith("**scifact, by nDCG@10, 138 judged queries**")
-    note = "without 2 of its 140 queries (leaked.txt, which also names 1 (nowhere) outside the sample)"
-    assert f"- scifact is judged {note}" in done.stdout

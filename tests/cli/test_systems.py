@@ -44,7 +44,6 @@ def test_list_of_systems_has_one_line_each_and_fits_the_terminal(width: int) -> 
 def test_description_is_cut_between_clauses_or_words() -> None:
     text = "ANCE (RoBERTa-base, 768 dimensions), linear layer and norm"
     assert systems.shortened(text, 80) == text
-    assert systems.shortened(text, 50) == "ANCE (RoBERTa-base, 768 dimensions)"
     assert systems.shortened(text, 30) == "ANCE (RoBERTa-base, 768 ..."
 
 
@@ -56,7 +55,6 @@ def test_one_system_is_shown_with_everything(harness: Call) -> None:
         "Languages  the dataset's, else en: en, ar, bn,",
         "Runs on  linux/amd64, linux/arm64, with NVIDIA GPUs too",
         "licence MIT",
-        "Page  docs/engines/fusion.md",
         "Check it  harness conformance hybrid",
     ):
         assert words in text

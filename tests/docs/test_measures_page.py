@@ -41,6 +41,7 @@ def test_every_measure_on_the_page_exists() -> None:
     assert [str(each).replace('"', "'") for each in measure_names.parse(named)] == named
 
 
+@pytest.mark.slow
 def test_picture_exists_and_is_small() -> None:
     path = DOCS / "assets" / f"{measures_example.NAME}.png"
     assert f"](../assets/{path.name})" in PAGE and path.stat().st_size < 200_000

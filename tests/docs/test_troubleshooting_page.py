@@ -6,9 +6,12 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.slow
 def test_every_quoted_message_is_in_the_code() -> None:
     page = (ROOT / "docs" / "guides" / "troubleshooting.md").read_text(encoding="utf-8")
     trees = (ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "harness").rglob("*.py"))

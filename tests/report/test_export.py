@@ -227,13 +227,16 @@ def _with_samples(folder: Path, columns: dict[str, list[int] | list[str]]) -> No
 _MOST = (1 << 63) - 1
 # Column -> the values of three samples.
 EXTREMES: dict[str, dict[str, list[int] | list[str]]] = {
-    "latency beyond 2^53": {"latency_ns": [_MOST, (1 << 53) + 1, -_MOST]},
-    "stage": {"stage_x_ns": [_MOST, 0, -_MOST]},
-    "times": {"service_ns": [_MOST, 1, 2], "scheduled_ns": [_MOST, 1, 2]},
-    "counts": {"count_tokens": [_MOST, -_MOST, 0], "batch": [_MOST, -_MOST, 0]},
+    "numbers": {
+        "latency_ns": [_MOST, (1 << 53) + 1, -_MOST],
+        "stage_x_ns": [_MOST, 0, -_MOST],
+        "service_ns": [_MOST, 1, 2],
+        "scheduled_ns": [_MOST, 1, 2],
+        "count_tokens": [_MOST, -_MOST, 0],
+        "batch": [_MOST, -_MOST, 0],
+    },
     "ids": {"query_id": ["", "a\0b", "x" * 1024]},
-    "ids of other signs": {"query_id": ['=1+"1"', "a\nb\u2028c", "\U0010ffff"]},
-    "stage of odd name": {'stage_a"]; drop_ns': [1, 2, 3]},
+    "other signs": {"query_id": ['=1+"1"', "a\nb\u2028c", "\U0010ffff"], 'stage_a"]; drop_ns': [1, 2, 3]},
     "stage with a zero byte": {"stage_a\0b_ns": [1, 2, 3]},
 }
 

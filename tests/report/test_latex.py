@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from harness import report
@@ -113,12 +113,6 @@ def test_hostile_names_compile_at_the_start_of_a_row_header_caption_and_item(tmp
     compiled(tmp_path, [*(f"{each}\n\\clearpage" for each in grids), latex.listed([first for first, _ in cells])])
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.text(min_size=1, max_size=40), min_size=150, max_size=150))
-def test_any_text_compiles(tmp_path: Path, texts: list[str]) -> None:
-    compiled(tmp_path, [_listed(texts)])
-
-
 def test_every_pair_of_special_characters_and_every_letter_of_the_first_blocks_compile(tmp_path: Path) -> None:
     pairs = ["".join(pair) for pair in itertools.product(string.punctuation, repeat=2)]
     letters = [chr(code) for code in (*range(0x20, 0x530), *range(0x1E00, 0x2300))]
@@ -201,8 +195,3 @@ def test_empty_columns_are_named_below(table: Table) -> None:
     clean = report.render(replace(table, rows=table.rows[2:4]), "latex")
     assert re.search(r"The same in every row: .*outcome: ok", clean) and "& outcome" not in clean
     assert "& outcome" in text
-
-
-def test_table_gives_identical_bytes_and_an_empty_one_a_note(table: Table) -> None:
-    assert report.render(table, "latex") == report.render(replace(table), "latex")
-    assert "No stored results." in report.render(replace(table, rows=()), "latex")

@@ -338,15 +338,6 @@ def test_matrix_says_the_smallest_hardware_that_every_dataset_passes_on() -> Non
     assert section(*rows).grids[0].cells == (("bm25", "0.679", "0.679", "1 CPU, 1 GiB"),)
 
 
-def test_price_of_another_architecture_is_marked() -> None:
-    machine = sample_records.as_record(Machine, "CPU", "x86_64", "6", 2, None, "1", None, (), None, 2)
-    price = Price("a1.medium", "arm64", 1, 2 * GIB, "us-east-1", "on-demand", 0.0255, "2026-07-20")
-    made = section(row("bm25", machine=machine, price=price), slow(machine=machine))
-    assert made.grids[0].cells[0][-2] == "0.00760 (arm64)"
-    assert made.lead[0].endswith(", (arm64), *: priced there, measured elsewhere")
-    assert "(arm64)" not in section(row("bm25", machine=machine), slow(machine=machine)).lead[0]
-
-
 def test_price_of_another_gpu_is_marked() -> None:
     for model, cell in (("NVIDIA H100 80GB HBM3", "0.00760 (t4)"), ("Tesla T4", "0.00760")):
         machine = sample_records.as_record(Machine, "CPU", "x86_64", "6", 2, None, "1", None, (model,), None, 2)

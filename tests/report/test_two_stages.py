@@ -134,14 +134,6 @@ def test_csv_has_columns_of_work_and_stages_only_where_rows_have_them() -> None:
     assert plain.isdisjoint({"pairs", "gain", "token_model"})
 
 
-@pytest.mark.parametrize(
-    "name", ["pairs", "tokens", "GFLOP", "parameters", "ceiling", "gain", "harm", "token_price", "padding_share"]
-)
-def test_every_new_column_is_explained_even_where_no_row_has_it(name: str) -> None:
-    meaning, method = explain.column_paragraphs(name, table(row("bm25")))
-    assert meaning[1].endswith(".") and method[0] == "How it is made"
-
-
 def test_row_explains_its_first_stage_its_work_and_the_price_of_its_tokens() -> None:
     made = dict(explain.row_paragraphs(language_model()))
     assert made["First stage"].startswith(

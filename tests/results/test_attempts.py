@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -102,17 +101,6 @@ def test_attempt_is_chosen_and_the_others_are_noted(name: str) -> None:
     keys = [*(jobs[place].result.key for place in asked), "of another cell"] if asked else None
     shown, notes = attempts.choose(reversed(jobs), keys)
     assert [jobs.index(job) for job in shown] == expected and notes == noted
-
-
-def test_input_order_does_not_matter() -> None:
-    tries = [
-        tried(0),
-        tried(1, Outcome.CRASH, repetition=1),
-        tried(2, trials=2),
-        tried(3, repetition=2),
-    ]
-    chosen = {attempts.choose(order)[0][0].result.key for order in itertools.permutations(tries)}
-    assert chosen == {tries[3].result.key}
 
 
 @pytest.mark.parametrize("keys", [None, (), ("of another cell",)])

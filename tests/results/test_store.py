@@ -270,15 +270,6 @@ def test_judgements_and_sample_are_stored_once_beside_the_runs(tmp_path: Path, s
         job.sample_ids()
 
 
-def test_scratch_folder_starts_empty_and_is_removed(store: Store) -> None:
-    with store.held():
-        with store.scratch("x") as folder:
-            (folder / "out").mkdir()
-        assert not folder.exists()
-        with store.scratch("x") as again:
-            assert again == folder and list(again.iterdir()) == []
-
-
 FULL_SPEC = replace(
     GOLDEN_SPEC,
     jobs=5,

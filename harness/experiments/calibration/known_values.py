@@ -5,6 +5,7 @@ The bounds are what harness promises in ``docs/method/measurement.md``.
 
 from __future__ import annotations
 
+import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,7 @@ from harness.driver import rate_search
 from harness.driver.records import Outcome, Probe
 from harness.results.reader import StoredJob
 from harness.results.schema import Result
-from harness.untrusted import Text
+from harness.untrusted import Text, one_line
 
 MIB = 1 << 20
 # The larger of 1 % and 20 microseconds; the larger of 3 % and 8 MiB.
@@ -31,8 +32,8 @@ CONFIDENCE = 0.999
 MACHINE = frozenset({Cause.STEAL, Cause.FOREIGN_CPU, Cause.CANARY, Cause.SLOW_MACHINE})
 # Findings that a disturbed machine causes in any system.
 _FOLLOWS = frozenset({Cause.DRIFT, Cause.WARMUP})
-_ORDINALS = {2: "2nd", 3: "3rd"}
-_CELL = 60  # characters of a foreign sentence in a table
+# A sentence in a cell of a table.
+_short = functools.partial(one_line, max_length=60)
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ class FigureVerdict:
     @property
     def text(self) -> str:
         """Return ``ok`` or ``OFF``, and the try if it is not the first."""
-        again = f", {_ORDINALS.get(self.tries, f'{self.tries}th')} try" if self.tries > 1 else ""
+        again = f", try {self.tries}" if self.tries > 1 else ""
         return f"{'ok' if self.ok else 'OFF'}{again}"
 
 
@@ -116,12 +117,6 @@ def percent(error: float, truth: float) -> str:
     return f"{error / truth:+.2%}"
 
 
-def short(sentence: Text) -> str:
-    """Cut a sentence to the width of a table's cell."""
-    text = str(sentence)
-    return text if len(text) <= _CELL else text[: _CELL - 3].rstrip() + "..."
-
-
 def allowed_error_s(truth_s: float) -> float:
     """Return the allowed error of a time in seconds: the larger of 1 % and 20 microseconds."""
     return max(TIME_SHARE * truth_s, TIME_S)
@@ -129,7 +124,7 @@ def allowed_error_s(truth_s: float) -> float:
 
 def missing_verdict(figure: str, injected: str, reason: Text | None) -> FigureVerdict:
     """Return the verdict on a figure that was not reported."""
-    measured = f"nothing: {short(reason or 'no reason given')}"
+    measured = f"nothing: {_short(reason or 'no reason given')}"
     return FigureVerdict(figure, injected, measured, "", "a figure", False)
 
 
@@ -266,7 +261,7 @@ class NamedReason(KnownValue):
         """Check that the cause is named with the right validity."""
         named = next((finding for finding in report.doubts if finding.cause is self.cause), None)
         ok = named is not None and report.row.outcome is Outcome.OK and report.row.validity is self.validity
-        measured = f"{_state(report.row)}: {short(named.text) if named else 'not named'}"
+        measured = f"{_state(report.row)}: {_short(named.text) if named else 'not named'}"
         yield FigureVerdict("named", self.fault, measured, "", f"{self.validity.value}, and named", ok)
 
 
@@ -279,11 +274,11 @@ class Clean(KnownValue):
         row = report.row
         ok = row.outcome is Outcome.OK and row.validity is Validity.CLEAN
         findings = "; ".join(finding.text for finding in report.doubts)
-        measured = _state(row) if ok else f"{_state(row)}: {short(findings)}"
+        measured = _state(row) if ok else f"{_state(row)}: {_short(findings)}"
         if not ok and report.disturbance and row.outcome is Outcome.OK:
             causes = {finding.cause for finding in report.doubts}
             ok = causes <= MACHINE | _FOLLOWS and row.validity is Validity.NOISY
-            measured = f"{_state(row)}, the machine was disturbed: {short(report.disturbance)}" if ok else measured
+            measured = f"{_state(row)}, the machine was disturbed: {_short(report.disturbance)}" if ok else measured
         yield FigureVerdict("validity", "nothing", measured, "", "no false alarm", ok)
 
 
@@ -299,7 +294,7 @@ class JobEnd(KnownValue):
         """Compare the outcome."""
         row = report.row
         ok = row.outcome is self.outcome and self.words in (row.detail or "")
-        measured = row.outcome.value if ok else f"{row.outcome.value}: {short(row.detail or '')}"
+        measured = row.outcome.value if ok else f"{row.outcome.value}: {_short(row.detail or '')}"
         injected = f"{self.outcome.value}: {self.words}" if self.words else self.outcome.value
         yield FigureVerdict("outcome", injected, measured, "", "the same", ok)
 
@@ -421,4 +416,4 @@ def _percentile_verdict(
 
 
 def _state(row: Row) -> str:
-    return row.validity.value if row.outcome is Outcome.OK else f"{row.outcome.value} ({short(row.detail or '')})"
+    return row.validity.value if row.outcome is Outcome.OK else f"{row.outcome.value} ({_short(row.detail or '')})"

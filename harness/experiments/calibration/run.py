@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from operator import attrgetter
 
 from harness import filesystem
@@ -23,7 +23,6 @@ from harness.jobs.inputs import RunOptions
 from harness.jobs.suite import SuiteProtocol
 from harness.launch.base import Launcher
 from harness.launch.images import catalog
-from harness.launch.images.systems import System
 from harness.progress import NOWHERE, Progress, show_progress, task
 from harness.report.document import Escape, ReportDocument, Section, grid_of, lines_of
 from harness.results.reader import read_jobs
@@ -50,70 +49,54 @@ def calibrate(
         raise UsageError(
             f"calibration needs all limits; isolation {launcher.isolation.name} lacks some; use --launcher docker"
         )
-    groups = select(only)
-    with filesystem.temporary_folder(SYSTEM) as folder:
+    groups, base = select(only), catalog.system(SYSTEM)
+    cases = {case.name: case for group in groups for case in group.cases}
+    options = replace(options, results=options.results / SYSTEM, only=None, fresh=True)
+    launcher.check()
+    with task(f"{SYSTEM}: image"):
+        launcher.prepare(base)
+    reports: dict[str, CaseReport] = {}
+    judged: dict[str, list[FigureVerdict]] = {}
+    with filesystem.temporary_folder(SYSTEM) as folder, task(SYSTEM) as watcher:
         dataset = fixtures.dataset(folder, options.cache)
-        options = replace(options, results=options.results / SYSTEM, only=None, fresh=True)
-        return _Calibration(options, launcher, dataset, groups, catalog.system(SYSTEM)).run(retries)
+        injecting = InjectingLauncher(launcher, base, cases, _count_jobs(groups, watcher))
+        for attempt in range(1, retries + 2):
+            reports |= _measure(options, injecting, dataset, groups)
+            measured = [case for group in groups for case in group.cases]
+            judged |= {case.name: _judge(case, reports, attempt) for case in measured}
+            off = {name for name, verdicts in judged.items() if not all(verdict.ok for verdict in verdicts)}
+            again = {name for name in off if cases[name].known_value.timed}
+            groups = tuple(part for group in groups if (part := group.limited(again)).cases)
+    return [verdict for verdicts in judged.values() for verdict in verdicts]
 
 
-@dataclass(frozen=True)
-class _Calibration:
-    """One calibration."""
+def _count_jobs(groups: Sequence[Group], watcher: Progress) -> Callable[[str], None]:
+    """Return a function that shows the number of the job that begins."""
+    jobs = sum(len(group.cases) * SuiteProtocol.model_validate(group.protocol).jobs for group in groups)
+    numbers = itertools.count()
 
-    options: RunOptions
-    inner: Launcher
-    dataset: Dataset
-    groups: tuple[Group, ...]
-    base: System
+    def started(case: str) -> None:
+        begun = next(numbers)
+        watcher(begun, max(jobs, begun), case)
 
-    @property
-    def cases(self) -> dict[str, Case]:
-        return {case.name: case for group in self.groups for case in group.cases}
+    return started
 
-    def run(self, retries: int) -> list[FigureVerdict]:
-        """Measure and judge each case, and a timed case again if it is off."""
-        self.inner.check()
-        with task(f"{SYSTEM}: image"):
-            self.inner.prepare(self.base)
-        with task(SYSTEM) as watcher:
-            launcher = self._injecting_launcher(watcher)
-            reports = self._measure(launcher, self.groups)
-            judged = {name: _judge(case, reports, 1) for name, case in self.cases.items()}
-            for attempt in range(2, retries + 2):
-                off = {name for name, verdicts in judged.items() if not all(verdict.ok for verdict in verdicts)}
-                again = {name for name in off if self.cases[name].known_value.timed}
-                if not again:
-                    break
-                parts = [part for group in self.groups if (part := group.limited(again)).cases]
-                reports |= self._measure(launcher, parts)
-                judged |= {name: _judge(self.cases[name], reports, attempt) for name in again}
-        return [verdict for verdicts in judged.values() for verdict in verdicts]
 
-    def _injecting_launcher(self, watcher: Progress) -> InjectingLauncher:
-        """Return the launcher of this calibration; its progress counts containers."""
-        jobs = sum(len(group.cases) * SuiteProtocol.model_validate(group.protocol).jobs for group in self.groups)
-        numbers = itertools.count()
-
-        def started(case: str) -> None:
-            begun = next(numbers)
-            watcher(begun, max(jobs, begun), case)
-
-        return InjectingLauncher(self.inner, self.base, self.cases, started)
-
-    def _measure(self, launcher: Launcher, groups: Sequence[Group]) -> dict[str, CaseReport]:
-        """Run these groups and report only their jobs."""
-        reports: dict[str, CaseReport] = {}
-        for group in groups:
-            inputs = fixtures.inputs(group, self.base, self.dataset)
-            with show_progress(NOWHERE):
-                summary = orchestrator.run_suite(inputs, self.options, launcher)
-            keys = {result.key for result, _ in summary.jobs}
-            jobs = [job for job in read_jobs(self.options.results / group.name) if job.result.key in keys]
-            for row in build_rows(jobs, JobEvaluator(("RR@10",))).table.rows:
-                own = tuple(job for job in jobs if job.result.spec.cell.system == row.system)
-                reports[row.system] = CaseReport(row, own)
-        return reports
+def _measure(
+    options: RunOptions, launcher: InjectingLauncher, dataset: Dataset, groups: Sequence[Group]
+) -> dict[str, CaseReport]:
+    """Run these groups and report only their jobs."""
+    reports: dict[str, CaseReport] = {}
+    for group in groups:
+        inputs = fixtures.inputs(group, launcher.base, dataset)
+        with show_progress(NOWHERE):
+            summary = orchestrator.run_suite(inputs, options, launcher)
+        keys = {result.key for result, _ in summary.jobs}
+        jobs = [job for job in read_jobs(options.results / group.name) if job.result.key in keys]
+        for row in build_rows(jobs, JobEvaluator(("RR@10",))).table.rows:
+            own = tuple(job for job in jobs if job.result.spec.cell.system == row.system)
+            reports[row.system] = CaseReport(row, own)
+    return reports
 
 
 def _judge(case: Case, reports: Mapping[str, CaseReport], tries: int) -> list[FigureVerdict]:

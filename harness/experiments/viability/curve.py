@@ -1,35 +1,25 @@
-"""Measure and draw the memory-latency curve: one system under a ladder of limits, and its knee."""
+"""Measure the memory-latency curve: one system under a ladder of limits, and its knee."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-from harness.driver.records import digest
-from harness.errors import UsageError, counted
+from harness.errors import UsageError
 from harness.experiments.viability.acceptance import SLOWER
 from harness.experiments.viability.judge import Observation
 from harness.experiments.viability.probe import LEAST_BYTES, MIB
 from harness.experiments.viability.search import TRIES, ProbeFinding, Purpose
 from harness.experiments.viability.session import MAXIMUM_JOBS, Question, Session
-from harness.report.plots import style
-from harness.report.plots.style import plain_text
 from harness.results.isolation import CONTAINER
 from harness.untrusted import ForeignText
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 
 # Rungs of the ladder without the unconstrained one, in equal ratios from the first share (of the anonymous peak) to the
 # second (of the cgroup peak): below, nothing can load; above, the kernel evicts nothing.
 RUNGS = 8
 _FROM, _TO = 0.9, 1.1
 _GRAIN = 4 * MIB
-_BLUE, _ORANGE, _RED, _GREY = "#1f5f99", "#d1812c", "#b3261e", "#666666"
 
 
 @dataclass(frozen=True)
@@ -58,7 +48,7 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class Curve:
-    """Points by limit, ascending, the unconstrained anonymous peak, and the knee; ``None`` with ``why_no_knee``."""
+    """Points by limit, ascending, and the knee; ``None`` with ``why_no_knee``."""
 
     system: str
     dataset: str
@@ -66,8 +56,6 @@ class Curve:
     cpus: int
     gpus: int
     points: tuple[CurvePoint, ...]
-    peak_anon_bytes: int
-    bar_s: float
     knee_bytes: int | None
     why_no_knee: str | None
     isolation: str = CONTAINER.name
@@ -117,8 +105,6 @@ def measure_curve(question: Question, cpus: int, limits: Sequence[int] = ()) -> 
         cpus=cpus,
         gpus=question.gpus,
         points=tuple(points),
-        peak_anon_bytes=free.peak_anon_bytes,
-        bar_s=SLOWER * (points[-1].mean_s or 0.0),
         knee_bytes=knee,
         why_no_knee=why,
     )
@@ -183,87 +169,3 @@ def _curve_point(job: Observation, *, unconstrained: bool = False) -> CurvePoint
         disturbed=job.disturbed,
         job=job.folder,
     )
-
-
-def plot_name(cpus: int, gpus: int, queries: int, limits: Sequence[int]) -> str:
-    """Return a file name without suffix from the curve's options, so that curves do not overwrite each other."""
-    name = f"curve-cpu{cpus}{f'-gpu{gpus}' if gpus else ''}-q{queries}"
-    return f"{name}-{digest(sorted(set(limits)))[:8]}" if limits else name
-
-
-def draw_curve(curve: Curve, stem: Path) -> tuple[Path, ...]:
-    """Draw a curve into ``<stem>.png`` and ``<stem>.svg``."""
-    with style.settings():
-        figure = style.new_figure(8, 4.8)
-        axes = figure.add_subplot()
-        _draw_points(axes, curve)
-        _draw_marks(axes, curve)
-        _draw_frame(axes, curve)
-        return tuple(style.save(figure, stem.with_name(f"{stem.name}.{form}")) for form in ("png", "svg"))
-
-
-def _draw_points(axes: Axes, curve: Curve) -> None:
-    ran = [point for point in curve.points if point.mean_s is not None and not point.unconstrained]
-    sizes = [point.limit_bytes / MIB for point in ran]
-    means = [_ms(point.mean_s) for point in ran]
-    below = [mean - _ms(point.mean_low_s, mean) for point, mean in zip(ran, means, strict=True)]
-    above = [_ms(point.mean_high_s, mean) - mean for point, mean in zip(ran, means, strict=True)]
-    axes.errorbar(
-        sizes, means, yerr=(below, above), color=_BLUE, marker="o", capsize=3, label="mean, with 95 % interval"
-    )
-    tails = [(point.limit_bytes / MIB, _ms(point.p95_s)) for point in ran if point.p95_s is not None]
-    if tails:
-        axes.plot(*zip(*tails, strict=True), color=_ORANGE, marker="s", markersize=4, linestyle=":", label="p95")
-    dead = [point for point in curve.points if point.mean_s is None]
-    if dead:
-        ends = ", ".join(sorted({point.outcome for point in dead}))
-        axes.plot(
-            [point.limit_bytes / MIB for point in dead],
-            [0.04] * len(dead),
-            transform=axes.get_xaxis_transform(),
-            color=_RED,
-            marker="x",
-            markersize=9,
-            markeredgewidth=2,
-            linestyle="none",
-            label=f"no answer ({ends})",
-        )
-
-
-def _draw_marks(axes: Axes, curve: Curve) -> None:
-    free = curve.points[-1]
-    axes.axhline(
-        _ms(free.mean_s), color=_GREY, linewidth=1, label=f"unconstrained mean ({free.limit_bytes // MIB:,} MiB)"
-    )
-    axes.axhline(curve.bar_s * 1e3, color=_GREY, linewidth=1, linestyle="--", label="25 % slower")
-    peak = curve.peak_anon_bytes / MIB
-    axes.axvline(peak, color=_RED, linewidth=1, linestyle="-.", label=f"anonymous peak, {peak:,.0f} MiB")
-    if curve.knee_bytes:
-        knee = curve.knee_bytes / MIB
-        axes.axvline(knee, color=_BLUE, linewidth=1.5, linestyle="--", label=f"knee, {knee:,.0f} MiB")
-
-
-def _draw_frame(axes: Axes, curve: Curve) -> None:
-    rungs = [point for point in curve.points if not point.unconstrained]
-    axes.set_xscale("log", base=2)
-    axes.set_xticks([point.limit_bytes / MIB for point in rungs], [f"{point.limit_bytes // MIB:,}" for point in rungs])
-    axes.minorticks_off()
-    axes.tick_params(axis="x", rotation=45)
-    means = [_ms(point.mean_s) for point in curve.points if point.mean_s is not None]
-    if max(means) > 10 * min(means):
-        axes.set_yscale("log")
-        for set_formatter in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
-            set_formatter(lambda value, _: f"{value:g}")
-    else:
-        axes.set_ylim(bottom=0)
-    axes.set_xlabel("memory limit, MiB")
-    axes.set_ylabel("latency, ms")
-    knee = "" if curve.knee_bytes else " (no knee)"
-    name = f"{curve.system} on {curve.dataset}, {counted(curve.cpus, 'CPU')}{knee}"
-    axes.set_title(plain_text(name, 90))
-    axes.grid(axis="y", color="#dddddd", linewidth=0.6)
-    axes.legend(loc="best", fontsize=8)
-
-
-def _ms(seconds: float | None, otherwise: float = 0.0) -> float:
-    return otherwise if seconds is None else seconds * 1e3

@@ -24,12 +24,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class SuiteQuestion:
-    """A system and a dataset of a suite, and the CPU counts to try, ascending."""
+    """A system and a dataset, its language in the suite, and the CPU counts to try, ascending."""
 
     system: System
     dataset: str
     cpus: tuple[int, ...]
     gpus: int
+    language: str | None = None
 
     def __str__(self) -> str:
         gpus = f", {processors(self.cpus[0], self.gpus)}" if self.gpus else ""
@@ -79,7 +80,7 @@ def suite_questions(suite: Suite, only: str | None, cpus: tuple[int, ...] | None
     if not counts:
         raise UsageError(f"--only {only!r} matches no cell of the suite {suite.name}; see `harness plan`")
     return [
-        SuiteQuestion(systems[system], declared[dataset], cpus or tuple(sorted(found)), gpus)
+        SuiteQuestion(systems[system], declared[dataset], cpus or tuple(sorted(found)), gpus, suite.language(dataset))
         for (system, dataset, gpus), found in counts.items()
     ]
 
@@ -99,7 +100,7 @@ def find_minima(questions: Sequence[SuiteQuestion], ask: Callable[[SuiteQuestion
     for number, question in enumerate(questions, start=1):
         place = f"[{number}/{len(questions)}] {question}"
         log.info(f"{place} ...")
-        found = _minimum(question, ask)
+        found = minimum(question, ask)
         outcome = next(iter(found.failures.values()), "no limit was confirmed")
         if (verdict := found.smallest) is not None and verdict.limit_bytes is not None:
             outcome = f"{processors(verdict.cpus, verdict.gpus)}, {verdict.limit_bytes // MIB:,} MiB"
@@ -107,7 +108,8 @@ def find_minima(questions: Sequence[SuiteQuestion], ask: Callable[[SuiteQuestion
         yield found
 
 
-def _minimum(question: SuiteQuestion, ask: Callable[[SuiteQuestion], Question]) -> Minimum:
+def minimum(question: SuiteQuestion, ask: Callable[[SuiteQuestion], Question]) -> Minimum:
+    """Answer one question; errors as :func:`find_minima`."""
     verdicts: list[ViabilityVerdict] = []
     failures: dict[int, str] = {}
     try:

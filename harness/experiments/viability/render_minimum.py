@@ -1,51 +1,55 @@
-"""Report of the smallest hardware for a suite's systems, compared with Table 2 of a paper."""
+"""Report of the smallest hardware for systems, with current prices and a paper's Table 2: each probe with --wide."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from operator import attrgetter
 from typing import Any
 
 from harness.analysis.published import Viable
 from harness.analysis.table import processors
+from harness.driver.records import Envelope
 from harness.experiments.viability.acceptance import MEAN, SLOWER, Criteria
 from harness.experiments.viability.minimum import Minimum
 from harness.experiments.viability.render import (
-    CSV_COLUMNS,
-    RentalOffers,
+    JOB_COLUMNS,
+    criteria_text,
+    evidence_grid,
+    fault_lines,
     mib,
-    rent_json,
-    rental_offers,
-    verdict_section,
+    unconstrained_lines,
 )
-from harness.experiments.viability.search import ProbeFinding, Purpose
-from harness.experiments.viability.smallest import Evidence, ViabilityVerdict
-from harness.pricing import cost
+from harness.experiments.viability.search import MOVES, ProbeFinding, Purpose
+from harness.experiments.viability.smallest import ViabilityVerdict, against_edge
+from harness.pricing import cost, offers
 from harness.pricing.instances import DEFAULT_CHOICE, TypeChoice
 from harness.pricing.offers import Offer
 from harness.pricing.prices import Snapshot
-from harness.report.document import MISSING, Escape, Grid, GridColumn, ReportDocument, Section, Value, grid_of, lines_of
+from harness.report.document import MISSING, Escape, Grid, GridColumn, ReportDocument, Section, Value, grid_of
 from harness.results.isolation import named
 from harness.stats import median
 
-# The number of failures on the first screen; other formats have all.
+# The number of failures and of doubts on the first screen; other formats have all.
 _MOST = 2
 
 
 @dataclass(frozen=True)
 class _Line:
-    """One CPU count of a minimum: its verdict and the instances to rent, or the reason for a missing verdict."""
+    """One CPU count of a minimum: its verdict and the type to rent, or the reason for a missing verdict."""
 
     minimum: Minimum
     cpus: int
     verdict: ViabilityVerdict | None = None
-    rent: RentalOffers | None = None
+    offer: Offer | None = None
     reason: str | None = None
 
     @property
-    def offer(self) -> Offer | None:
-        """Return the chosen instance type."""
-        return (self.rent or {}).get("chosen")
+    def name(self) -> str:
+        """Return the question, with the mark of an isolation that enforced less than a container."""
+        hardware = processors(self.cpus, self.minimum.gpus)
+        held = named(self.verdict.isolation).marked(hardware) if self.verdict else hardware
+        return f"{self.minimum.system} on {self.minimum.dataset}, {held}"
 
     @property
     def smallest(self) -> bool:
@@ -71,35 +75,47 @@ class _Line:
 
 
 def minima_document(
-    suite: str, minima: Sequence[Minimum], criteria: Criteria, snapshot: Snapshot, choice: TypeChoice = DEFAULT_CHOICE
+    minima: Sequence[Minimum],
+    criteria: Criteria,
+    snapshot: Snapshot,
+    choice: TypeChoice = DEFAULT_CHOICE,
+    suite: str | None = None,
 ) -> ReportDocument:
-    """Return the report on the smallest hardware of each system of a suite."""
+    """Return the report on the smallest hardware of one system, or of each system of a suite."""
     lines = [line for minimum in minima for line in _lines_of(minimum, snapshot, choice)]
     by_minimum = [[line for line in lines if line.minimum is minimum] for minimum in minima]
-    # The smallest hardware, else the first CPU count.
-    first = [next((line for line in own if line.smallest), own[0]) for own in by_minimum]
+    # Of a suite the smallest hardware of each system, else the first CPU count.
+    first = lines if suite is None else [next(filter(attrgetter("smallest"), own), own[0]) for own in by_minimum]
+    verdicts = [line.verdict for line in first if line.verdict is not None]
+
+    def notes(escape: Escape) -> Iterator[str]:
+        yield _criteria_note(criteria)
+        yield from dict.fromkeys(line.minimum.source for line in first if line.minimum.source)
+        yield from dict.fromkeys(fault for verdict in verdicts for fault in fault_lines(verdict, escape))
 
     def whole(escape: Escape) -> Iterable[Section]:
-        yield Section(
-            f"Smallest hardware, {suite}", grids=(_grid(first, escape),), notes=_notes(first, criteria, snapshot)
-        )
+        if suite is not None:
+            title = f"Smallest hardware, {suite}"
+            yield Section(title, grids=(_grid(first, suite, escape),), notes=tuple(notes(escape)))
         for line in lines:
             if line.verdict is not None:
-                yield verdict_section(line.verdict, line.rent, snapshot, escape)
-        failures = tuple(escape(text) for text in _failures(lines))
-        if failures:
+                yield _verdict_section(line, line.verdict, snapshot, escape)
+        if failures := tuple(map(escape, _failures(lines))):
             yield Section("Without an answer", notes=failures)
 
     def answer(escape: Escape) -> Iterable[Section]:
         failures = [escape(text) for text in _failures(lines)]
+        doubts = [f"{line.name}: {doubt}" for line in first if line.verdict for doubt in _doubts(line.verdict)]
         more = [f"{len(failures) - _MOST} more failed: --wide"] if len(failures) > _MOST else []
-        notes = (*_notes(first, criteria, snapshot), *failures[:_MOST], *more)
-        yield Section(grids=(_grid(first, escape),), notes=notes)
+        lead = () if suite else tuple(f"{line.name}: {_headline(line.verdict)}" for line in first if line.verdict)
+        pointer = f"every probe: --wide   prices of {snapshot}"
+        shown = (*notes(escape), *failures[:_MOST], *more, *doubts[:_MOST], pointer)
+        yield Section(lead=lead, grids=(_grid(first, suite, escape),), notes=shown)
 
     return ReportDocument(
         sections=whole,
-        lines=lambda: lines_of(list(_evidence(lines)), _COLUMNS),
-        content=lambda: {"suite": suite, "minima": [_json(own, snapshot) for own in by_minimum]},
+        lines=lambda: _csv(lines),
+        content=lambda: {"suite": suite, "prices": str(snapshot), "minima": list(map(_json, by_minimum))},
         answer=answer,
         plain=True,
     )
@@ -110,18 +126,109 @@ def _lines_of(minimum: Minimum, snapshot: Snapshot, choice: TypeChoice) -> Itera
     by_count = {verdict.cpus: verdict for verdict in minimum.verdicts}
     for count in sorted({*by_count, *minimum.failures}):
         if (verdict := by_count.get(count)) is not None:
-            yield _Line(minimum, count, verdict, rental_offers(verdict, snapshot, choice))
+            yield _Line(minimum, count, verdict, offer_of(verdict, snapshot, choice))
         else:
             yield _Line(minimum, count, reason=minimum.failures[count])
 
 
-def _grid(lines: Sequence[_Line], escape: Escape) -> Grid:
-    columns: list[GridColumn[_Line]] = [("system", False, lambda line: escape(line.minimum.system))]
-    if len({line.minimum.dataset for line in lines}) > 1:
-        columns.append(("dataset", False, lambda line: escape(line.minimum.dataset)))
-    columns += [
+def offer_of(verdict: ViabilityVerdict, snapshot: Snapshot, choice: TypeChoice = DEFAULT_CHOICE) -> Offer | None:
+    """Return the cheapest type with enough memory for a verdict's limit; ``None`` without a limit or such a type."""
+    if verdict.limit_bytes is None:
+        return None
+    peak = verdict.unconstrained.peak_gpu_bytes
+    found = offers.find_offers(
+        Envelope("limit", verdict.cpus, offers.host_reserve().needed(verdict.limit_bytes), verdict.gpus),
+        snapshot,
+        gpu_memory_bytes=None if peak is None or not verdict.gpus else -(-peak // verdict.gpus),  # of each GPU
+    )
+    return found.chosen(choice, verdict.architecture)
+
+
+def _verdict_section(line: _Line, verdict: ViabilityVerdict, snapshot: Snapshot, escape: Escape) -> Section:
+    """Return a verdict with all evidence and the type to rent."""
+    notes = (
+        *unconstrained_lines(verdict.unconstrained),
+        criteria_text(verdict.targets, verdict.least),
+        *fault_lines(verdict, escape),
+        *_margin(verdict),
+        *_doubts(verdict),
+        *_rent(line.offer, verdict, snapshot),
+    )
+    return Section(line.name, (_headline(verdict),), (evidence_grid(verdict.evidence, escape),), notes=notes)
+
+
+def _headline(verdict: ViabilityVerdict) -> str:
+    if verdict.limit_bytes is None:
+        return (
+            f"No limit was confirmed: the last that was tried is {mib(verdict.below_bytes)}; quieten the machine"
+            " (harness doctor shows its load) and try again with --fresh, or take a larger --step."
+        )
+    limit, below = mib(verdict.limit_bytes), mib(verdict.below_bytes)
+    if verdict.below_bytes is None:
+        less = "less than that starts no container"
+        if verdict.lowest and not verdict.sharp:
+            less += ", but not all jobs passed there"
+        elif not verdict.lowest:
+            less = f"less may be enough too: all {verdict.probes} probes passed; take a larger --step"
+        return f"{limit} is enough, and {less}."
+    if not verdict.binding:
+        return (
+            f"{limit} is the smallest limit that was confirmed; {below} passed as well, and after {MOVES} moves the"
+            " search ended: the edge is not sharp."
+        )
+    passed = any(
+        job.counts and job.limit_bytes == verdict.below_bytes and job.finding == ProbeFinding.PASS.value
+        for job in verdict.evidence
+    )
+    text = f"{limit} is the smallest limit that passes; what binds is {' and '.join(verdict.binding)}: {below} fails"
+    text += f"{' at times' if passed else ''}{'' if verdict.sharp else ', but the edge is not sharp'}."
+    if verdict.limit_bytes - verdict.below_bytes > verdict.step_bytes:
+        text += f" The {verdict.probes} probes leave the edge between these two, coarser than --step."
+    return text
+
+
+def _margin(verdict: ViabilityVerdict) -> Iterator[str]:
+    if verdict.margin_bytes is not None:
+        yield f"Margin: {mib(verdict.margin_bytes)} above the anonymous peak."
+
+
+def _doubts(verdict: ViabilityVerdict) -> Iterator[str]:
+    """Yield the jobs that contradict the edge, by limit."""
+    if verdict.limit_bytes is None:
+        return
+    for limit in against_edge(verdict.evidence, verdict.limit_bytes, verdict.below_bytes):
+        jobs = [job for job in verdict.evidence if job.counts and job.limit_bytes == limit]
+        passed = sum(job.finding == ProbeFinding.PASS.value for job in jobs)
+        causes = ", ".join(sorted({cause for job in jobs for cause in job.causes}))
+        others = f"; the others: {causes}" if causes else ""
+        yield f"Not sharp: {passed} of {len(jobs)} jobs with {mib(limit)} passed{others}."
+
+
+def _rent(offer: Offer | None, verdict: ViabilityVerdict, snapshot: Snapshot) -> Iterator[str]:
+    if verdict.limit_bytes is None:
+        return
+    reserve = f"with the host's own {offers.host_reserve()}"
+    if offer is None:
+        yield f"To rent: the prices of {snapshot} list no type that provides it {reserve}."
+        return
+    instance = offer.instance
+    unmeasured = "" if instance.architecture == verdict.architecture else f"; measured on {verdict.architecture}"
+    yield (
+        f"To rent ({snapshot}, {reserve}): {instance.instance_type} ({instance.vcpus} vCPU,"
+        f" {instance.memory_bytes / 2**30:g} GiB, {instance.architecture}), US$ {offer.usd_per_hour:g} per"
+        f" hour{unmeasured}."
+    )
+
+
+def _grid(lines: Sequence[_Line], suite: str | None, escape: Escape) -> Grid:
+    several = len({line.minimum.dataset for line in lines}) > 1
+    columns: list[GridColumn[_Line] | None] = [
+        ("system", False, lambda line: escape(line.minimum.system)) if suite else None,
+        ("dataset", False, lambda line: escape(line.minimum.dataset)) if several else None,
         ("smallest hardware", False, _hardware),
-        ("to rent", False, lambda line: line.offer.instance.instance_type if line.offer else MISSING),
+        None if suite else ("margin", True, lambda line: mib(line.verdict.margin_bytes if line.verdict else None)),
+        ("to rent", False, _type),
+        None if suite else ("US$/hour", True, lambda line: f"{line.offer.usd_per_hour:g}" if line.offer else MISSING),
         ("US$/1M", True, lambda line: MISSING if line.usd_per_million is None else f"{line.usd_per_million:.3g}"),
     ]
     if any(line.minimum.published for line in lines):
@@ -130,7 +237,7 @@ def _grid(lines: Sequence[_Line], escape: Escape) -> Grid:
             ("its type", False, lambda line: _published(line, lambda row: row.instance_type)),
             ("its US$/1M", True, lambda line: _published(line, lambda row: str(row.cost_usd_per_million))),
         ]
-    return grid_of(lines, tuple(columns))
+    return grid_of(lines, columns)
 
 
 def _hardware(line: _Line) -> str:
@@ -140,98 +247,72 @@ def _hardware(line: _Line) -> str:
     return named(line.verdict.isolation).marked(held)
 
 
+def _type(line: _Line) -> str:
+    if line.offer is None or line.verdict is None:
+        return MISSING
+    instance = line.offer.instance
+    same = instance.architecture == line.verdict.architecture
+    return instance.instance_type if same else f"{instance.instance_type} ({instance.architecture}, not measured)"
+
+
 def _published(line: _Line, text: Callable[[Viable], str]) -> str:
     return MISSING if line.minimum.published is None else text(line.minimum.published)
 
 
-def _notes(lines: Sequence[_Line], criteria: Criteria, snapshot: Snapshot) -> tuple[str, ...]:
-    asked = [f"{figure} <= {at_most_s * 1e3:.4g} ms" for figure, at_most_s in criteria.targets.items()]
-    asked = asked or [f"{MEAN} within {SLOWER - 1:.0%} of unconstrained"]
-    asked += [f"{measure} >= {least:g}" for measure, least in criteria.least.items()]
-    notes = [f"Asked: every query answered and ranked as unconstrained, {', '.join(asked)}."]
-    notes += dict.fromkeys(line.minimum.source for line in lines if line.minimum.source)
-    return (*notes, f"every probe: --wide   prices of {snapshot}")
+def _criteria_note(criteria: Criteria) -> str:
+    if criteria.targets:
+        return criteria_text(criteria.targets, criteria.least)
+    return criteria_text({}, criteria.least, f"{MEAN} within {SLOWER - 1:.0%} of unconstrained")
 
 
 def _failures(lines: Sequence[_Line]) -> Iterator[str]:
     for line in lines:
-        name = f"{line.minimum.system} on {line.minimum.dataset}, {processors(line.cpus, line.minimum.gpus)}"
         if line.reason is not None:
-            yield f"{name}: {line.reason}"
+            yield f"{line.name}: {line.reason}"
         elif line.verdict is not None and line.verdict.limit_bytes is None:
-            yield f"{name}: no limit was confirmed; quieten the machine (harness doctor), then --fresh"
+            yield f"{line.name}: no limit was confirmed; quieten the machine (harness doctor), then --fresh"
 
 
-def _evidence(lines: Sequence[_Line]) -> Iterator[tuple[_Line, Evidence | None]]:
-    """Yield the jobs of each line, and one line for a CPU count without jobs."""
-    for line in lines:
-        jobs = line.verdict.evidence if line.verdict is not None else ()
-        yield from ((line, job) for job in jobs or (None,))
-
-
-def _of_verdict(
-    name: str, get: Callable[[tuple[ViabilityVerdict, RentalOffers | None, Evidence]], Value]
-) -> tuple[str, Callable[[tuple[_Line, Evidence | None]], Value]]:
-    """Return a column of a verdict's jobs; empty without a verdict."""
-
-    def value(pair: tuple[_Line, Evidence | None]) -> Value:
-        line, job = pair
-        return None if line.verdict is None or job is None else get((line.verdict, line.rent, job))
-
-    return name, value
-
-
-# What a paper's Table 2 says of a system, in JSON and (as ``published_...``) in CSV.
-_PAPER: dict[str, Callable[[Viable], Value]] = {
-    "system": lambda row: row.system,
-    "cpus": lambda row: row.cpu,
-    "gpus": lambda row: row.gpu,
-    "memory_gib": lambda row: row.hardware.memory_gib,
-    "instance_type": lambda row: row.instance_type,
-    "usd_per_million": lambda row: float(row.cost_usd_per_million.value),
+# The columns of a line in CSV.
+_FIELDS = {
+    **{"system": "minimum.system", "dataset": "minimum.dataset", "cpus": "cpus", "gpus": "minimum.gpus"},
+    **{"smallest": "smallest", "failure": "reason", "mean_at_limit_s": "mean_s", "usd_per_million": "usd_per_million"},
+    **{
+        f"verdict_{name}": f"verdict.{name}"
+        for name in ("limit_bytes", "below_bytes", "sharp", "margin_bytes", "binding")
+    },
+    **{"instance_type": "offer.instance.instance_type", "usd_per_hour": "offer.usd_per_hour"},
 }
 
 
-def _of_paper(
-    name: str, get: Callable[[Viable], Value]
-) -> tuple[str, Callable[[tuple[_Line, Evidence | None]], Value]]:
-    return f"published_{name}", lambda pair: pair[0].minimum.published and get(pair[0].minimum.published)
+def _at(record: Any, path: str) -> Value:
+    """Return the value of a path of attributes; None where one of them is missing."""
+    for name in path.split("."):
+        record = getattr(record, name, None)
+    if isinstance(record, tuple):
+        return " ".join(record)
+    value: Value = record
+    return value
 
 
-_COLUMNS: tuple[tuple[str, Callable[[tuple[_Line, Evidence | None]], Value]], ...] = (
-    ("system", lambda pair: pair[0].minimum.system),
-    ("dataset", lambda pair: pair[0].minimum.dataset),
-    ("cpus", lambda pair: pair[0].cpus),
-    ("gpus", lambda pair: pair[0].minimum.gpus),
-    ("smallest", lambda pair: pair[0].smallest),
-    ("failure", lambda pair: pair[0].reason),
-    ("mean_at_limit_s", lambda pair: pair[0].mean_s),
-    ("usd_per_million", lambda pair: pair[0].usd_per_million),
-    *(_of_paper(name, get) for name, get in _PAPER.items()),
-    *(_of_verdict(name, get) for name, get in CSV_COLUMNS if name not in ("system", "dataset", "cpus", "gpus")),
-)
+def _csv(lines: Iterable[_Line]) -> Iterator[Sequence[Value]]:
+    """Yield a line for each job, and one for a CPU count without jobs."""
+    yield [*_FIELDS, *(name for name, _ in JOB_COLUMNS)]
+    for line in lines:
+        values = [_at(line, path) for path in _FIELDS.values()]
+        for job in (line.verdict.evidence if line.verdict else ()) or (None,):
+            yield [*values, *(get(job) if job else None for _, get in JOB_COLUMNS)]
 
 
-def _json(own: Sequence[_Line], snapshot: Snapshot) -> dict[str, Any]:
+def _json(own: Sequence[_Line]) -> dict[str, Any]:
     minimum = own[0].minimum
-    best = next((line for line in own if line.smallest), None)
-    paper = minimum.published
+    names = {"rent": "offer.instance.instance_type", "usd_per_hour": "offer.usd_per_hour", "smallest": "smallest"}
+    names |= {"mean_s": "mean_s", "usd_per_million": "usd_per_million"}
     return {
-        "system": minimum.system,
-        "dataset": minimum.dataset,
-        "gpus": minimum.gpus,
-        "smallest": best
-        and best.verdict
-        and {
-            "cpus": best.cpus,
-            "memory_bytes": best.verdict.limit_bytes,
-            "mean_s": best.mean_s,
-            "usd_per_million": best.usd_per_million,
-        },
-        "published": paper and {name: get(paper) for name, get in _PAPER.items()},
+        **{name: getattr(minimum, name) for name in ("system", "dataset", "gpus")},
         "failures": {str(count): reason for count, reason in minimum.failures.items()},
         "verdicts": [
-            {**asdict(line.verdict), "rent": line.rent and rent_json(line.rent, snapshot)}
+            asdict(line.verdict) | {name: _at(line, path) for name, path in names.items()}
             for line in own
             if line.verdict
         ],

@@ -9,14 +9,11 @@ from pathlib import Path
 
 from harness import filesystem
 from harness.driver.records import digest
-from harness.errors import HarnessError
 from harness.experiments.viability.judge import OOM, Judgement, Unconstrained
 from harness.experiments.viability.probe import LEAST_BYTES, MIB
 from harness.experiments.viability.search import (
-    CONFIRMATIONS,
     LimitSearch,
     ProbeFinding,
-    ProbeRequest,
     Purpose,
     Search,
     SearchResult,
@@ -68,10 +65,10 @@ class ViabilityVerdict:
     ``limit_bytes`` is ``None`` if confirmation failed at every limit.  ``below_bytes`` is the next smaller limit that
     was tried, ``binding`` the failures there, most frequent first (empty if it passed without confirmation).  Without
     ``below_bytes``, either a smaller limit cannot be tried (``lowest``), or all probes were used and passed.
-    ``margin_bytes`` is the limit less the anonymous peak of the unconstrained system.  ``headroom`` maps each latency
-    target to the share of it that the slowest confirmation left.  ``sharp``: all jobs at the limit and above passed,
-    and all jobs below it failed.  ``jobs`` counts all jobs behind the verdict, including unconstrained ones;
-    ``machine`` is where they ran.  ``seal`` is the digest of all other fields (:mod:`harness.results.seals`).
+    ``margin_bytes`` is the limit less the anonymous peak of the unconstrained system.  ``sharp``: all jobs at the limit
+    and above passed, and all jobs below it failed.  ``jobs`` counts all jobs behind the verdict, including
+    unconstrained ones; ``machine`` is where they ran.  ``seal`` is the digest of all other fields
+    (:mod:`harness.results.seals`).
     """
 
     system: str
@@ -93,7 +90,6 @@ class ViabilityVerdict:
     binding: tuple[str, ...]
     sharp: bool
     margin_bytes: int | None
-    headroom: dict[str, float]
     probes: int
     jobs: int
     unconstrained: Unconstrained
@@ -131,7 +127,6 @@ def make_verdict(settled: SearchResult, session: Session) -> ViabilityVerdict:
         binding=_binding(jobs, settled.below),
         sharp=edge and not against_edge(jobs, settled.limit, settled.below),
         margin_bytes=None if settled.limit is None else settled.limit - base.summary.peak_anon_bytes,
-        headroom=_headroom(session.tried, settled.limit, targets),
         probes=settled.probes,
         jobs=len(base.summary.jobs) + len(base.summary.left_out) + len(jobs),
         unconstrained=base.summary,
@@ -175,32 +170,6 @@ def _binding(jobs: Sequence[Evidence], below: int | None) -> tuple[str, ...]:
         for cause in job.causes
     ]
     return tuple(sorted(dict.fromkeys(causes), key=lambda cause: (-causes.count(cause), cause)))
-
-
-def _headroom(tried: Sequence[Judgement], limit: int | None, targets: dict[str, float]) -> dict[str, float]:
-    confirmed = (limit, Purpose.CONFIRMATION, ProbeFinding.PASS)
-    passed = [job.observation for job in tried if (job.limit, job.purpose, job.finding) == confirmed][-CONFIRMATIONS:]
-    if not passed:
-        return {}
-    slowest = {name: max(observation.latency_s[name] for observation in passed) for name in targets}
-    return {name: 1 - slowest[name] / at_most_s for name, at_most_s in targets.items()}
-
-
-def find_limits(question: Question, counts: Sequence[int]) -> tuple[list[ViabilityVerdict], list[HarnessError]]:
-    """Return the verdicts of several CPU counts, and the errors of those that have none.
-
-    Raises:
-        UsageError: this host cannot hold one of them; nothing is measured then.
-    """
-    for count in counts:
-        question.check(count)
-    found, errors = [], []
-    for count in counts:
-        try:
-            found.append(smallest(question, count))
-        except HarnessError as error:  # the other CPU counts may do
-            errors.append(error)
-    return found, errors
 
 
 def smallest(question: Question, cpus: int) -> ViabilityVerdict:
@@ -257,17 +226,11 @@ def _run_search(session: Session, probes: Search, *, until_killed: bool = False)
     try:
         request = next(probes)
         while True:
-            judgement = session.try_once(request.limit, request.purpose, _label(request))
+            label = f"{request.purpose.value} {request.number} of at most {request.most}"
+            judgement = session.try_once(request.limit, request.purpose, label)
             if until_killed and judgement.causes == (OOM,):
                 return SearchResult(None, request.limit, 0)
             request = probes.send(judgement.finding)
     except StopIteration as end:
         settled: SearchResult = end.value
         return settled
-
-
-def _label(request: ProbeRequest) -> str:
-    return {
-        Purpose.PROBE: f"probe {request.number} of at most {request.most}",
-        Purpose.CONFIRMATION: f"confirmation {request.number} of {request.most}",
-    }.get(request.purpose, "the next step below once more")

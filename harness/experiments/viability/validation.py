@@ -41,9 +41,9 @@ class InstanceVerdict:
     isolation: str = CONTAINER.name
 
 
-def find_instance(instance_type: str, provider: str | None = None) -> Instance:
-    """Return the facts of an instance type, by default of the provider in ``defaults.toml``."""
-    types = instances.read_instances(provider or prices.default_market().provider)
+def find_instance(instance_type: str) -> Instance:
+    """Return the facts of an instance type of the provider in ``defaults.toml``."""
+    types = instances.read_instances(prices.default_market().provider)
     if instance_type not in types:
         # The list would have a thousand names.
         raise UsageError(
@@ -67,10 +67,19 @@ def validate(question: Question, instance: Instance) -> InstanceVerdict:
     """Emulate a type's CPUs and memory on this host, and confirm that the system passes.
 
     Raises:
-        UsageError: this host is too small for the type, or even the unconstrained system misses the criteria.
+        UsageError: the type has too few GPUs, this host is too small for it, or even the unconstrained system misses
+            the criteria.
         JobError, EngineError, StoreError: as from a search.
     """
-    limit = job_memory_bytes(instance)
+    name = instance.instance_type
+    if instance.gpus < question.gpus:
+        raise UsageError(f"{name} has {instance.gpus} NVIDIA GPUs, --gpus asks for {question.gpus}; name another type")
+    limit, here = job_memory_bytes(instance), offers.host_reserve().left_on_host(host.memory_bytes())
+    if limit > here:
+        raise UsageError(
+            f"{name} leaves {limit // MIB:,} MiB to a job, this host {here // MIB:,}: this host is too small to emulate"
+            " it; run this on a larger machine, or name a smaller type"
+        )
     question.jobs.check(envelope(instance.vcpus, limit, question.gpus))
     session = Session(question, instance.vcpus)
     base, criteria, judgements = session.base, question.criteria, list[Judgement]()
@@ -102,19 +111,6 @@ def _holds(judgements: Sequence[Judgement]) -> bool | None:
     if ProbeFinding.FAIL in findings or findings.count(ProbeFinding.DOUBT) >= TRIES:
         return False
     return True if findings.count(ProbeFinding.PASS) >= CONFIRMATIONS else None
-
-
-def check_host(instance: Instance, gpus: int) -> None:
-    """Raise UsageError for a type that is larger than this host, or lacks the GPUs of the question."""
-    name, limit = instance.instance_type, job_memory_bytes(instance)
-    if instance.gpus < gpus:
-        raise UsageError(f"{name} has {instance.gpus} NVIDIA GPUs, --gpus asks for {gpus}; name another type")
-    too_small = "this host is too small to emulate it; run this on a larger machine, or name a smaller type"
-    if instance.vcpus > host.cpus():
-        raise UsageError(f"{name} has {instance.vcpus} vCPUs, this host gives {host.cpus()}: {too_small}")
-    here = offers.host_reserve().left_on_host(host.memory_bytes())
-    if limit > here:
-        raise UsageError(f"{name} leaves {limit // MIB:,} MiB to a job, this host {here // MIB:,}: {too_small}")
 
 
 def _not_shown(instance: Instance, measured_on: str) -> Iterator[str]:

@@ -122,7 +122,6 @@ def page_content(source: PageSource) -> dict[str, Any]:
         for row, priced in zip(rows, at_one_dollar, strict=True)
     ]
     known = all_tariffs(source.tariff)
-    texts = shared.texts
     content = {
         "title": one_line(source.title),
         "about": [one_line(line) for line in source.about],
@@ -139,23 +138,23 @@ def page_content(source: PageSource) -> dict[str, Any]:
             for axis in (axes.accuracy(""), *axes.OTHERS.values())
         ],
         "figures": [_figure(each) for each in figures],
-        "columns": list(_columns(source.measured, figures, texts)),
+        "columns": list(_columns(source.measured, figures, shared)),
         "presets": [
             {"name": preset.name, "weights": [round(1000 * preset.weights.get(axis, 0)) for axis in _WEIGHED]}
             for preset in leaderboard.PRESETS
         ],
         "perturbation": leaderboard.PERTURBATION,
         "perturbations": np.round(leaderboard.weight_shifts(3)[:DRAWS], 5).tolist(),
-        "explained": _explained(source.measured, texts),
-        "snapshots": snapshot_records(shared.needs, known, texts),
+        "explained": _explained(source.measured, shared),
+        "snapshots": snapshot_records(shared.needs, known, shared),
         "snapshot": [tariff.snapshot for tariff in known].index(source.tariff.snapshot),
         "view": source.view,
         "groups": [group_record(group, groups, measures, numbers, source.ranking) for group in groups],
-        "machines": [_machine(each, texts) for each in shared.machines],
+        "machines": [_machine(each, shared) for each in shared.machines],
         "notes": [one_line(note) for note in (*map(_overhead, source.measured.overhead), *source.notes)],
         "rows": lines,
     }
-    return {**content, "texts": texts.all()}
+    return {**content, "texts": shared.all()}
 
 
 def _unit(figure: Figure) -> str:

@@ -18,6 +18,7 @@ from harness.analysis.resampling import BETTER, EQUAL, WORSE
 from harness.analysis.table import PublishedRates, Row, Table
 from harness.driver.records import digest
 from harness.evaluation.per_query import PerQuery
+from harness.report.groups import group_words
 from harness.untrusted import one_line
 
 _LARGEST = 2**16 - 1
@@ -93,7 +94,7 @@ def group_record(
         "id": group_id(group),
         "dataset": one_line(group.dataset),
         "scenario": group.scenario,
-        "label": one_line(_label(group, [other for other in groups if other.dataset == group.dataset])),
+        "label": one_line(", ".join(group_words(groups, shown=3)[group][1:])),
         "cutoffs": {name: known.cutoff for name, (_, known) in ranked.items()},
         "relations": {
             name: {
@@ -124,16 +125,3 @@ def _packed(numbers: Sequence[int], values: NDArray[np.float64]) -> dict[str, An
     scale = float(columns.max(initial=0.0)) / _LARGEST or 1.0
     texts = (base64.b64encode(column.tobytes()).decode("ascii") for column in np.rint(columns / scale).astype("<u2").T)
     return {"scale": scale, "rows": dict(zip(map(str, numbers), texts, strict=True))}
-
-
-def _label(group: ComparisonGroup, others: Sequence[ComparisonGroup]) -> str:
-    """Return the scenario, the isolation, and the facts in which groups of the dataset differ."""
-    parts = [group.scenario, group.isolation, f"top {group.k}"]
-    if group.suite is not None:
-        parts.append(f"table {group.suite}")
-    if group.latency_target_s is not None:
-        parts.append(f"{group.latency_percentile:g} % within {group.latency_target_s * 1e3:g} ms")
-    for name, field in (("queries", "sample_sha256"), ("documents", "corpus_sha256")):
-        if len({getattr(other, field) for other in others}) > 1:
-            parts.append(f"{name} {(getattr(group, field) or 'unknown')[:8]}")
-    return ", ".join(parts)

@@ -156,10 +156,9 @@ _SHOWN_DIGITS, _QUANTILE_DIGITS = 5, 3
 
 
 @dataclass
-class SharedValues:
+class SharedValues(SharedTexts):
     """Values that rows share, each stored once and referred to by number."""
 
-    texts: SharedTexts = field(default_factory=SharedTexts)
     machines: dict[Machine, int] = field(default_factory=dict)
     needs: dict[MachineNeed, Row] = field(default_factory=dict)
 
@@ -194,19 +193,19 @@ def row_record(
         shared: takes the values that other rows have too.
         tariff: the prices that the page opens with.
     """
-    texts, ok = shared.texts, row.outcome is Outcome.OK
+    ok = row.outcome is Outcome.OK
     content = {
         **_names(row, place, shared),
         "queries": row.queries if ok else None,
         "trials": row.trials if ok else None,
         "onePass": row.one_pass_warmup if ok else None,
         "trialMeans": [rounded(mean_s, _SHOWN_DIGITS) for mean_s in row.latency.trial_means_s] if ok else [],
-        "figures": _figures(at_one_dollar, figures, texts) if ok else {},
+        "figures": _figures(at_one_dollar, figures, shared) if ok else {},
         "quantiles": [rounded(value, _QUANTILE_DIGITS) for value in quantiles_s],
-        "findings": [[each.cause.value, each.validity.value, texts.number(each.text)] for each in row.findings],
-        "explained": short_paragraphs(_explained(row_pricing.price_row(row, tariff)), texts),
+        "findings": [[each.cause.value, each.validity.value, shared.number(each.text)] for each in row.findings],
+        "explained": short_paragraphs(_explained(row_pricing.price_row(row, tariff)), shared),
         # A finding's text is not repeated.
-        "notes": [texts.number(note) for note in row.own_notes],
+        "notes": [shared.number(note) for note in row.own_notes],
     }
     return {name: value for name, value in content.items() if value not in (None, [], {}, ())}
 
@@ -220,21 +219,20 @@ def _explained(row: Row) -> Iterable[explain.Paragraph]:
 
 
 def _names(row: Row, place: int, shared: SharedValues) -> dict[str, Any]:
-    texts = shared.texts
     return {
         "key": one_line(row.per_query_key),
-        "origin": texts.number(row.origin),
+        "origin": shared.number(row.origin),
         "keys": [one_line(key) for key in row.keys or (row.key,)],
         "place": place,
-        "suite": texts.number(row.suite),
-        "system": texts.number(row.system),
-        "profile": texts.number(row.profile),
+        "suite": shared.number(row.suite),
+        "system": shared.number(row.system),
+        "profile": shared.number(row.profile),
         "outcome": row.outcome.value,
         "validity": row.validity.value,
-        "detail": texts.number(row.detail),
-        "standIn": texts.number(row.stand_in),
-        "firstUse": texts.number(row.pinned_at_first_use),
-        "sweep": _sweep(row, texts),
+        "detail": shared.number(row.detail),
+        "standIn": shared.number(row.stand_in),
+        "firstUse": shared.number(row.pinned_at_first_use),
+        "sweep": _sweep(row, shared),
         "cpus": row.cpus,
         "gpus": row.gpus,
         "memory": row.memory_limit_bytes,
@@ -243,13 +241,13 @@ def _names(row: Row, place: int, shared: SharedValues) -> dict[str, Any]:
         "machine": shared.machine(row.machine),
         "again": None
         if row.machine is None
-        else texts.number(command("run", "SUITE", fresh=True, only=glob_of(cell_of(row)))),
-        "publishedType": texts.number(row.published_type),
+        else shared.number(command("run", "SUITE", fresh=True, only=glob_of(cell_of(row)))),
+        "publishedType": shared.number(row.published_type),
         "started": row.started_at,
         "jobs": row.jobs,
         "attempts": row.attempts,
         "apart": row.harness_apart,
-        "pageCache": texts.number(row.page_cache),
+        "pageCache": shared.number(row.page_cache),
     }
 
 

@@ -6,7 +6,6 @@ Rows of one group (:mod:`harness.analysis.axes`) share a plot; its file is named
 from __future__ import annotations
 
 import functools
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,9 +14,9 @@ from typing import TYPE_CHECKING
 from harness.analysis.axes import ComparisonGroup, group_rows
 from harness.analysis.leaderboard import LeaderboardQuery
 from harness.analysis.table import Table
-from harness.driver.records import digest
 from harness.errors import UnknownName
 from harness.evaluation.per_query import PerQuery
+from harness.report.groups import group_words
 from harness.report.plots import KINDS, curves, order_flips, ranking, style
 from harness.report.plots import rows as row_plots
 from harness.report.plots.select import Drawing, NoPlot, PlotRows
@@ -77,10 +76,10 @@ def plots_of(
         raise UnknownName("measure", asked.measure, table.measures)
     groups = group_rows(table.rows)
     styles = style.system_styles([*(row.system for row in table.rows), *curves.families(table.rows)])
-    names = _group_names(list(groups))
+    words = group_words(groups)
     pictures, missing = [], []
     for group, of_group in groups.items():
-        stem, name = names[group]
+        stem, name = file_name("-".join(words[group])), ", ".join(words[group])
         query = replace(asked, dataset=group.dataset, suite=None, scenario=None)
         rows = PlotRows(replace(table, rows=tuple(of_group)), found, query, styles, name)
         for kind in kinds:
@@ -98,25 +97,3 @@ def write_plots(pictures: Sequence[Plot], folder: Path, form: str) -> Iterator[P
         FileError: one cannot be written.
     """
     return style.save_each(((picture.name, picture.draw) for picture in pictures), folder, form)
-
-
-def _group_names(groups: Sequence[ComparisonGroup]) -> dict[ComparisonGroup, tuple[str, str]]:
-    """Return the stem of each group's files, and its name: the dataset and what sets it apart."""
-    words = {group: _group_words(group, groups) for group in groups}
-    stems = {group: file_name("-".join(of_group)) for group, of_group in words.items()}
-    times = Counter(stems.values())
-    return {
-        group: (f"{stem}-{digest(list(group))[:8]}" if times[stem] > 1 else stem, ", ".join(words[group]))
-        for group, stem in stems.items()
-    }
-
-
-def _group_words(group: ComparisonGroup, groups: Sequence[ComparisonGroup]) -> tuple[str, ...]:
-    """Return a group's dataset, and the words that tell it from the dataset's other groups."""
-    same = [_group_facts(other) for other in groups if other.dataset == group.dataset]
-    facts = zip(_group_facts(group), zip(*same, strict=True), strict=True)
-    return (group.dataset, *(fact for fact, all_facts in facts if len(set(all_facts)) > 1))
-
-
-def _group_facts(group: ComparisonGroup) -> tuple[str, str, str]:
-    return group.suite or "measured", group.scenario, group.isolation

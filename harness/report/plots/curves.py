@@ -70,11 +70,5 @@ def draw_curves(axes: Axes, points: Sequence[CurvePoint], looks: Mapping[str, st
 
 def legend_entries(rows: Sequence[Row], frame: Frame) -> list[tuple[Any, str]]:
     """Return an entry for each family; a sweep's entry has its line."""
-    names, lined = legend_names(rows), set(families(rows))
-    labels = style.short_names(names[name] for name in sorted(names))
-    entries = []
-    for name in sorted(names):
-        look = frame.styles[name]
-        drawn = {**look.mark, "markersize": 6, **(look.line if name in lined else {})}
-        entries.append((style.handle(**drawn), labels[names[name]]))
-    return entries
+    lined = set(families(rows))
+    return style.system_entries(legend_names(rows), frame, dashed=lined)

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from harness.analysis.axes import Axis
 from harness.analysis.long_documents import RATIOS, LongDocuments, LongGroup, ReadingOn
 from harness.analysis.pareto_front import FrontState
-from harness.analysis.published_measures import PublishedMeasures
-from harness.report.hardware import hardware
+from harness.report.long_documents import hardware_of, rows_of
 from harness.report.plots import style
 from harness.report.plots.style import Frame, SystemStyle, file_name
 
@@ -19,21 +18,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_STATED = "as stated in the paper"
 
-
-def write_pictures(made: LongDocuments, paper: PublishedMeasures, folder: Path, form: str) -> Iterator[Path]:
+def write_pictures(made: LongDocuments, folder: Path, form: str) -> Iterator[Path]:
     """Draw a plot for each group with a gain and a ratio, into files of one of ``style.FORMATS``.
 
     Raises:
         FileError: one cannot be written.
     """
-    rows = [row for group in made.groups for row in (*group.firsts, *(each.row for each in group.systems))]
-    styles = style.system_styles(row.system for row in rows)
+    styles = style.system_styles(row.system for group in made.groups for row in rows_of(group))
     pictures = (
         (
             f"{file_name(group.place.dataset)}-long-documents",
-            functools.partial(draw, group, _frame(group, made.measure, paper, styles), paper, made.measure),
+            functools.partial(draw, group, _frame(group, made.measure, styles), made.measure),
         )
         for group in made.groups
         if any(_points(group, axis) for axis in RATIOS)
@@ -50,43 +46,31 @@ def _points(group: LongGroup, axis: Axis) -> list[ReadingOn]:
     ]
 
 
-def _frame(group: LongGroup, measure: str, paper: PublishedMeasures, styles: dict[str, SystemStyle]) -> Frame:
-    rows = [*group.firsts, *(each.row for each in group.systems)]
-    where = next(hardware(row) for row in rows if row.profile == group.profile)
-    absent = [f"{each.row.system} ({each.reason or each.relative.reason})" for each in group.systems if _missing(each)]
-    figure3 = paper.about.figure3
+def _frame(group: LongGroup, measure: str, styles: dict[str, SystemStyle]) -> Frame:
+    absent = [
+        f"{each.row.system} ({each.reason or each.relative.reason})"
+        for each in group.systems
+        if each.reason is not None or each.relative.value is None
+    ]
     notes = [
         "Cross: FirstP. Bars: 95 % intervals of the paired test. Line and black edges: the front.",
         *style.listed("Not drawn", absent),
     ]
-    if figure3 is not None:
-        notes.append(
-            f"Star and dotted line: all that the text of {paper.about.cited} states of its Figure 3 ({figure3.system}: "
-            f"{figure3.slower:g}x, {figure3.gain_percent:g} %; every long model at least {figure3.least_slower:g}x), "
-            "of other models, data and machines."
-        )
-    return Frame(f"{group.place.dataset}, {where}: gain in {measure} over FirstP", (" ".join(notes),), styles)
+    return Frame(
+        f"{group.place.dataset}, {hardware_of(group)}: gain in {measure} over FirstP", (" ".join(notes),), styles
+    )
 
 
-def _missing(each: ReadingOn) -> bool:
-    return each.reason is not None or each.relative.value is None
-
-
-def draw(group: LongGroup, frame: Frame, paper: PublishedMeasures, measure: str) -> Figure:
+def draw(group: LongGroup, frame: Frame, measure: str) -> Figure:
     """Draw a panel for each ratio that some system has; all share the axis of the gain."""
     shown = [axis for axis in RATIOS if _points(group, axis)]
     systems = list(dict.fromkeys(each.row.system for axis in shown for each in _points(group, axis)))
     entries = style.system_entries(systems, frame)
     entries.append((style.handle(marker="x", linestyle="none", color=style.INK), "FirstP"))
-    if paper.about.figure3 is not None and shown[0].name == "latency":
-        mark: dict[str, Any] = {"marker": "*", "markersize": 9, "color": style.GREY, "markerfacecolor": "white"}
-        entries.append((style.handle(linestyle=":", **mark), f"{paper.about.figure3.system}, {_STATED}"))
     figure = style.framed_figure(frame, 2.5 * -(-len(shown) // 2) + 0.2, entries)
     panels = style.panels_of(figure, len(shown), sharey=True)
     for number, (axis, panel) in enumerate(zip(shown, panels, strict=True)):
         _draw_panel(panel, _points(group, axis), axis, frame)
-        if axis.name == "latency":
-            _draw_stated(panel, paper)
         if number % 2 == 0:
             panel.set_ylabel(style.plain_text(f"gain in {measure}, %"))
     return figure
@@ -113,13 +97,3 @@ def _draw_panel(panel: Axes, points: Sequence[ReadingOn], axis: Axis, frame: Fra
 
 def _at(each: ReadingOn, axis: Axis) -> tuple[float, float]:
     return style.known(each.ratios[axis.name]), style.known(each.relative)
-
-
-def _draw_stated(panel: Axes, paper: PublishedMeasures) -> None:
-    """Mark the point and the least factor that the text of the study states."""
-    figure3 = paper.about.figure3
-    if figure3 is None:
-        return
-    look: dict[str, Any] = {"color": style.GREY, "markerfacecolor": "white", "linestyle": "none"}
-    panel.plot([figure3.slower], [figure3.gain_percent], marker="*", markersize=10, **look, zorder=3, gid=_STATED)
-    panel.axvline(figure3.least_slower, color=style.GREY, linestyle=":", linewidth=0.9, zorder=1)

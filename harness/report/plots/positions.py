@@ -106,7 +106,7 @@ def _frame(made: DatasetPositions, systems: Sequence[SystemByPosition], styles: 
 def draw_measure(made: DatasetPositions, systems: Sequence[SystemByPosition], frame: Frame) -> Figure:
     """Draw each system's measure over the bins, with intervals, and the end of what it reads."""
     drawn = systems[:_DRAWN]
-    entries = style.system_entries([each.system for each in drawn], frame, dashed=True)
+    entries = style.system_entries([each.system for each in drawn], frame, dashed=frame.styles)
     figure = style.framed_figure(frame, 3.3, entries)
     axes = figure.subplots()
     end = max((each.end or 0) for system in drawn for each in system.bins)

@@ -196,7 +196,8 @@ def regions(candidates: Sequence[Candidate]) -> tuple[WinnerRegion, ...]:
     """Return each winner's region, the largest first; the first of equal rows represents all."""
     equal = Counter(candidate.gains for candidate in candidates)
     every = list({candidate.gains: candidate for candidate in reversed(candidates)}.values())[::-1]
-    rivals = _strongest_first(every)
+    # The strongest at equal weights rule out most others at once.
+    rivals = sorted(every, key=lambda candidate: -sum(candidate.gains))
     found = []
     for candidate in every:
         corners: list[Weights] = list(CORNERS)
@@ -208,14 +209,6 @@ def regions(candidates: Sequence[Candidate]) -> tuple[WinnerRegion, ...]:
         if share > _MIN_SHARE:
             found.append(WinnerRegion(candidate, tuple(corners), share, equal[candidate.gains] - 1))
     return tuple(sorted(found, key=lambda region: -region.share))
-
-
-def _strongest_first(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Return the candidates that win on a coarse grid first, because they rule out most others at once."""
-    gains = np.asarray([candidate.gains for candidate in candidates])
-    steps = [(a / 12, b / 12, (12 - a - b) / 12) for a in range(13) for b in range(13 - a)]
-    ahead = set(np.argmax(gains @ np.asarray(steps).T, axis=0).tolist())
-    return sorted(candidates, key=lambda candidate: candidates.index(candidate) not in ahead)
 
 
 def _clip(corners: Sequence[Weights], ahead: Sequence[float]) -> list[Weights]:

@@ -200,7 +200,7 @@ def draw_distributions(rows: Sequence[tuple[Row, tuple[float, ...]]], frame: Fra
     across = min(2, len(profiles))
     down = -(-len(profiles) // across)
     systems = (row.system for row, _ in rows)
-    entries = style.system_entries(systems, frame, dashed=True, marker="none", linewidth=1.6)
+    entries = style.system_entries(systems, frame, dashed=frame.styles, marker="none", linewidth=1.6)
     figure = style.framed_figure(frame, 0.5 + (2.0 if down > 1 else 3.0) * down, entries)
     panels = style.panels_of(figure, len(profiles), sharex=True, sharey=True)
     for axes, (profile, title) in zip(panels, profiles.items(), strict=True):
@@ -313,7 +313,7 @@ def make_memory(rows: PlotRows) -> Drawing:
 def draw_memory(rows: Sequence[Row], frame: Frame) -> Figure:
     """Draw latency by memory limit, at most ``MAX_MEMORY_PANELS`` numbers of CPUs and GPUs; failures are crosses."""
     hardware = list(dict.fromkeys(processors(row.cpus, row.gpus) for row in rows))
-    entries = style.system_entries((row.system for row in rows), frame, dashed=True)
+    entries = style.system_entries((row.system for row in rows), frame, dashed=frame.styles)
     failed = sorted({row.outcome.value for row in rows if LATENCY.read(row).value is None})
     if failed:
         cross = style.handle(color=style.GREY, marker="x", markersize=7, markeredgewidth=2, linestyle="none")

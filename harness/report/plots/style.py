@@ -13,7 +13,7 @@ import math
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -297,14 +297,23 @@ def framed_figure(frame: Frame, height: float, entries: Sequence[tuple[Any, str]
 
 
 def system_entries(
-    names: Iterable[str], frame: Frame, *, dashed: bool = False, **settings: Any
+    names: Iterable[str] | Mapping[str, str], frame: Frame, *, dashed: Container[str] = (), **settings: Any
 ) -> list[tuple[Any, str]]:
-    """Return legend entries: each system's marker, with its line if ``dashed``, and other settings of matplotlib."""
+    """Return legend entries: each system's marker, with its line if ``dashed`` has it.
+
+    Args:
+        names: of the systems, or their texts in the legend by name.
+        frame: has their styles.
+        dashed: the systems with a line.
+        settings: further ones of matplotlib.
+    """
+    texts = names if isinstance(names, Mapping) else {name: name for name in names}
+    labels = short_names(texts[name] for name in sorted(texts))
     entries = []
-    for name, label in short_names(sorted(set(names))).items():
+    for name in sorted(texts):
         look = frame.styles[name]
-        drawn = {**look.mark, "markersize": 6, **(look.line if dashed else {}), **settings}
-        entries.append((handle(**drawn), label))
+        drawn = {**look.mark, "markersize": 6, **(look.line if name in dashed else {}), **settings}
+        entries.append((handle(**drawn), labels[texts[name]]))
     return entries
 
 

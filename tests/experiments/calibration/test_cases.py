@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -22,12 +21,6 @@ ADAPTER = catalog.images_dir() / "calibration" / "adapter.py"
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     folder = tmp_path_factory.mktemp("dataset")
     return fixtures.dataset(folder / "source", folder / "cache")
-
-
-def test_names_are_unique() -> None:
-    names = [case.name for group in GROUPS for case in group.cases]
-    assert len(set(names)) == len(names)
-    assert len({group.name for group in GROUPS}) == len(GROUPS)
 
 
 def test_the_adapter_knows_every_parameter() -> None:
@@ -81,9 +74,3 @@ def test_every_memory_case_has_its_baseline() -> None:
         names = {case.name for case in group.cases}
         for case in group.cases:
             assert not isinstance(case.known_value, PeakMemory) or case.known_value.bare in names, case.name
-
-
-def test_image_holds_its_adapter_and_downloads_nothing() -> None:
-    system = catalog.system("calibration")
-    assert not system.engine_assets and not system.assets
-    assert (Path(system.engine_dir) / "requirements.lock").read_text(encoding="utf-8") == ""

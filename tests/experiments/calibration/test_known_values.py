@@ -246,10 +246,3 @@ def test_stall_is_visible_in_the_open_loop_and_hidden_in_the_closed_loop(seen: M
     assert oks(shown, seen_of(seen(), replace(stalled, latency_s=alone))) == [False]
     assert (oks(hidden, seen(alone)), oks(hidden, seen(stalled.latency_s))) == ([True], [False])
     assert oks(hidden, seen(alone[:100])) == [False], "too few queries for a p99"
-
-
-def test_machine_disturbance_is_distinguished_from_system_behaviour(seen: Make) -> None:
-    assert seen(**noisy(Cause.DRIFT, Cause.STEAL)).disturbance == "it is steal; do something"
-    assert seen(**noisy(Cause.DRIFT, Cause.OVERSUBSCRIPTION)).disturbance is None
-    remark = (Finding(Cause.CANARY, Validity.CLEAN, "the disk changed its speed"),)
-    assert seen(findings=remark).disturbance is None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -138,15 +137,6 @@ def _children() -> list[int]:
     return found
 
 
-def test_all_cases_share_one_image(tmp_path: Path) -> None:
-    base = run.catalog.system("calibration")
-    launcher = fixtures.InjectingLauncher(ScriptedLauncher(), base, {}, lambda case: None)
-    renamed = base.model_copy(update={"name": "other", "search_params": {"service_ms": 1}})
-    one, other = launcher.prepare(base), launcher.find(renamed)
-    assert other is not None and one.digest == other.digest
-    assert other.system == renamed
-
-
 def test_launcher_without_limits_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="calibration needs all limits; isolation fake lacks some"):
         calibrate(tmp_path, FakeLauncher())
@@ -159,25 +149,11 @@ EXCUSED = replace(
 )
 
 
-def test_verdict_names_a_later_try() -> None:
-    assert (RIGHT.text, WRONG.text) == ("ok", "OFF")
-    assert replace(RIGHT, tries=2).text == "ok, 2nd try" and replace(WRONG, tries=4).text == "OFF, 4th try"
-
-
 def test_summary_counts_names_and_suggests_the_next_step() -> None:
     assert list(run.summary([RIGHT], 61.4)) == ["1 of 1 figures as injected, in 61 s"]
     assert list(run.summary([RIGHT, WRONG], 3)) == ["1 of 2 figures as injected, in 3 s"]
     _, told = run.summary([EXCUSED], 3)
     assert "disturbed during spin-5ms: other processes had 52.0% of the job's CPUs (steady: up to 5%); quieten" in told
-
-
-def test_every_format_holds_every_cell() -> None:
-    document = run.calibration_document([WRONG, RIGHT], 3)
-    for form in ("md", "csv", "json"):
-        text = writers.write(document, form)
-        for part in ("spin-5ms", "mean", "5 ms", "6 ms", "+20.00%", "50 us"):
-            assert part in text
-    assert "OFF" in writers.write(document, "csv") and json.loads(writers.write(document, "json"))["wall_s"] == 3
 
 
 def test_answer_shows_only_figures_that_are_off_then_the_count() -> None:

@@ -6,15 +6,11 @@ import csv
 import io
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
-from harness import datasets
 from harness.cli import main
-from harness.cli.viability import curve, validate, viable
-from harness.experiments.viability import curve as curves
 from harness.launch.base import LaunchEnd, LaunchRequest
 from harness.launch.fake import FakeLauncher
 from harness.progress import Progress
@@ -51,14 +47,13 @@ def test_viable_prints_the_verdict_and_the_type_to_rent(call: Call) -> None:
     assert "every probe: --wide   prices of aws us-east-1 on-demand of " in lines[-1]
     wide = call("viable", "planted", "--cpus", "1,2", "--wide").stdout
     assert "- To rent (aws us-east-1 on-demand of " in wide and "with the host's own 512MiB" in wide
-    assert "; not measured: this was x86_64" in wide
     again = call("viable", "planted", "--cpus", "1,2", "--as-of", "2022-10-31")
     assert "on-demand of 2022-10-31" in again.stdout and again.stderr == ""
-    verdicts = json.loads(call("viable", "planted", "--format", "json").stdout)["verdicts"]
+    verdicts = json.loads(call("viable", "planted", "--format", "json").stdout)["minima"][0]["verdicts"]
     jobs = list(csv.DictReader(io.StringIO(call("viable", "planted", "--format", "csv").stdout)))
     assert [job["job"] for job in jobs] == [job["job"] for job in verdicts[0]["evidence"]]
     assert jobs[0]["verdict_limit_bytes"] == str(144 << 20) and float(jobs[0]["usd_per_hour"]) > 0
-    assert verdicts[0]["limit_bytes"] == 144 << 20 and verdicts[0]["rent"]["chosen"]["usd_per_hour"] > 0
+    assert verdicts[0]["limit_bytes"] == 144 << 20 and verdicts[0]["usd_per_hour"] > 0
 
 
 @pytest.mark.slow
@@ -75,9 +70,6 @@ def test_validate_and_curve_print_their_verdicts(call: Call, bench: Bench) -> No
     drawn = call("curve", "planted", "--limits", "128MiB,160MiB")
     assert drawn.exit_code == 0, drawn.output
     assert "No knee: flat: each that ran, from 160 MiB on" in drawn.stdout
-    name = curves.plot_name(1, 0, 4, (128 << 20, 160 << 20))
-    for form in ("png", "svg"):
-        assert (bench.results / "viable" / "planted" / "tiny" / f"{name}.{form}").stat().st_size > 5000
 
 
 @pytest.mark.parametrize(
@@ -88,8 +80,8 @@ def test_validate_and_curve_print_their_verdicts(call: Call, bench: Bench) -> No
         (["viable", "planted", "--region", "us-east-9"], 2, "unknown region 'us-east-9'"),
         (["viable", "planted", "--as-of", "2001-01-01"], 2, "2001-01-01"),
         (["viable", "planted", "--max-latency", "p95=1ms"], 2, "a sample of 4 queries shows no p95"),
-        (["viable", "planted", "--max-latency", "mean=1ms"], 2, "the target is 1 ms: no limit can keep it"),
-        (["viable", "planted", "--min", "NumRet=99999"], 2, "at least 99999 is asked: no limit can reach it"),
+        (["viable", "planted", "--max-latency", "mean=1ms"], 1, "the target is 1 ms: no limit can keep it"),
+        (["viable", "planted", "--min", "NumRet=99999"], 1, "at least 99999 is asked: no limit can reach it"),
         (["viable", "planted", "--step", "64GiB", "--cpus", "1,2"], 2, "--step 65,536 MiB: this host leaves 15,872"),
         (["viable", "planted", "--gpus", "1"], 2, "the fake launcher has no GPU; ask for less"),
         (
@@ -97,7 +89,7 @@ def test_validate_and_curve_print_their_verdicts(call: Call, bench: Bench) -> No
             2,
             "unknown instance type 'm6g.medum'; see `harness instances`. Did you mean",
         ),
-        (["validate", "planted", "--instance", "r6a.48xlarge"], 2, "192 vCPUs, this host gives 2: this host is too"),
+        (["validate", "planted", "--instance", "r6a.48xlarge"], 2, "this host 15,872: this host is too small"),
         (["curve", "planted", "--limits", "64"], 2, "--limits: '64' is not a memory size"),
     ],
 )
@@ -130,9 +122,9 @@ def test_cpu_count_that_misses_its_target_does_not_affect_the_others(
 
     monkeypatch.setattr(FakeLauncher, "open", lambda *_: Slow(needs(129)))
     done = call("viable", "planted", "--cpus", "1,2", "--max-latency", "mean=20ms")
-    assert done.exit_code == 2
+    assert done.exit_code == 1
     assert "planted on tiny, 2 CPUs" in done.stdout and "144 MiB" in done.stdout
-    assert "planted on 1 CPU: mean is 30 ms" in done.stderr and "evidence: " in done.stderr
+    assert "planted on 1 CPU: mean is 30 ms" in done.stderr
     assert len(read_jobs(bench.results)) == 13
 
 
@@ -145,12 +137,6 @@ def test_unmeasurable_cpu_count_is_refused_before_any_job(
     done = call("viable", "planted", "--cpus", "1,64")
     assert done.exit_code == 2 and "this host gives 2; ask for less" in done.stderr
     assert not (bench.results / "viable").exists()
-
-
-def test_shipped_dataset_is_the_default() -> None:
-    for command in (viable, validate, curve):
-        (option,) = [option for option in command.params if option.name == "dataset"]
-        assert datasets.find(str(option.default), Path.cwd()).is_dir(), command.name
 
 
 @pytest.mark.slow

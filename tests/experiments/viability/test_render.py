@@ -7,7 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from harness.experiments.viability import curve, render
+from harness.experiments.viability import curve, render, render_minimum
+from harness.experiments.viability.acceptance import Criteria
+from harness.experiments.viability.minimum import Minimum
 from harness.experiments.viability.probe import MIB
 from harness.experiments.viability.smallest import ViabilityVerdict, smallest
 from harness.pricing import offers, prices
@@ -30,43 +32,30 @@ def market() -> Snapshot:
 
 
 def rendered(verdicts: list[ViabilityVerdict], market: Snapshot, form: str, choice: TypeChoice = DEFAULT_CHOICE) -> str:
-    return writers.write(render.verdicts_document(verdicts, market, choice), form)
+    minimum = Minimum("planted", "tiny", 0, tuple(verdicts), {}, None)
+    return writers.write(render_minimum.minima_document([minimum], Criteria(), market, choice), form)
 
 
 def test_price_is_of_the_cheapest_type_with_room_for_limit_and_host(
     verdict: ViabilityVerdict, market: Snapshot
 ) -> None:
-    rent = render.rental_offers(replace(verdict, architecture="x86_64", limit_bytes=3 * 1024 * MIB), market)
-    assert rent is not None
-    chosen, same, anywhere = rent.values()
-    assert chosen is not None and same is not None and anywhere is not None
-    assert chosen.instance.architecture == same.instance.architecture == "x86_64"
-    assert chosen.instance.current_generation
-    assert anywhere.usd_per_hour <= same.usd_per_hour <= chosen.usd_per_hour
-    for offer in (chosen, same, anywhere):
+    large = replace(verdict, architecture="x86_64", limit_bytes=3 * 1024 * MIB)
+    chosen = render_minimum.offer_of(large, market)
+    anywhere = render_minimum.offer_of(large, market, TypeChoice("any", "any"))
+    assert chosen is not None and anywhere is not None
+    assert chosen.instance.architecture == "x86_64" and chosen.instance.current_generation
+    assert anywhere.usd_per_hour <= chosen.usd_per_hour
+    for offer in (chosen, anywhere):
         assert offers.host_reserve().left(offer.instance.memory_bytes) >= 3 * 1024 * MIB
+    rented = rendered([large], market, "md", TypeChoice("arm64", "any"))
+    assert "arm64), US$ " in rented and "; measured on x86_64." in rented
 
 
 def test_envelope_that_no_type_provides_is_one_line_of_the_verdict(verdict: ViabilityVerdict, market: Snapshot) -> None:
     huge = replace(verdict, architecture="x86_64", limit_bytes=1 << 50)
     assert f"- To rent: the prices of {market} list no type that provides it with" in rendered([huge], market, "md")
     whole = json.loads(rendered([huge], market, "json"))
-    assert whole["verdicts"][0]["rent"]["chosen"] is None
-
-
-def test_types_to_rent_are_named_once_and_marked_if_not_measured(verdict: ViabilityVerdict, market: Snapshot) -> None:
-    small = replace(verdict, architecture="x86_64", limit_bytes=144 * MIB)
-
-    def rented(*choice: str) -> list[str]:
-        text = rendered([small], market, "md", TypeChoice(*choice))
-        lines = text[text.index("- To rent") :].splitlines()
-        return [line.partition(": ")[2].split(" ")[0] + line[-10:] for line in lines if " per hour" in line]
-
-    unmeasured = "as x86_64."
-    assert rented() == ["c7a.medium per hour.", "m1.small per hour.", f"a1.medium{unmeasured}"]
-    assert rented("measured", "any") == ["m1.small per hour.", f"a1.medium{unmeasured}"]
-    assert rented("arm64") == [f"c6g.medium{unmeasured}", f"a1.medium{unmeasured}"]
-    assert rented("any", "any") == [f"a1.medium{unmeasured}"]
+    assert whole["minima"][0]["verdicts"][0]["rent"] is None
 
 
 def test_coarse_verdict_names_its_bracket(verdict: ViabilityVerdict, market: Snapshot) -> None:
@@ -77,10 +66,10 @@ def test_coarse_verdict_names_its_bracket(verdict: ViabilityVerdict, market: Sna
 
 
 def test_verdict_without_a_limit_has_no_price(verdict: ViabilityVerdict, market: Snapshot) -> None:
-    none = replace(verdict, limit_bytes=None, margin_bytes=None, headroom={}, sharp=False)
+    none = replace(verdict, limit_bytes=None, margin_bytes=None, sharp=False)
     text = rendered([none], market, "md")
     assert "No limit was confirmed" in text and "To rent" not in text
-    assert json.loads(rendered([none], market, "json"))["verdicts"][0]["rent"] is None
+    assert json.loads(rendered([none], market, "json"))["minima"][0]["verdicts"][0]["rent"] is None
 
 
 def test_limit_with_none_smaller_has_a_reason(verdict: ViabilityVerdict, market: Snapshot) -> None:

@@ -9,14 +9,11 @@ import pytest
 
 from harness.driver.records import Outcome
 from harness.errors import HarnessError
-from harness.experiments.viability import curve, render, session, validation
-from harness.experiments.viability.acceptance import Criteria
+from harness.experiments.viability import curve, session
 from harness.experiments.viability.probe import MIB, SUITE
 from harness.experiments.viability.search import PROBES
 from harness.experiments.viability.session import MAXIMUM_JOBS
 from harness.experiments.viability.smallest import ViabilityVerdict, smallest
-from harness.pricing import instances
-from harness.report import writers
 from harness.untrusted import to_json
 from tests.experiments.viability.conftest import Life, Questions, Script, needs
 from tests.support import chance
@@ -185,18 +182,3 @@ def test_other_sample_has_its_own_verdict(questions: Questions) -> None:
     assert (first.sample_size, other.sample_size) == (4, 2) and first.sample_sha256 != other.sample_sha256
     assert first.machine == other.machine and first.corpus_sha256 == other.corpus_sha256
     assert len(list((question.jobs.folder / "verdicts").iterdir())) == 2
-
-
-def test_claim_keeps_its_criteria(questions: Questions, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.experiments.viability.judge.Reference.architecture", "x86_64")
-    question, _ = questions(needs(1), Criteria(least={"RR@10": 0.1}))
-    verdict = validation.validate(question, instances.read_instances("aws")["m6g.medium"])
-    assert verdict.least == {"RR@10": 0.1} and "RR@10 >= 0.1" in writers.write(
-        render.validation_document(verdict), "md"
-    )
-
-
-def test_curves_of_other_queries_or_limits_have_other_names() -> None:
-    sizes = [(1, 0, 300), (1, 0, 100), (1, 1, 300), (2, 0, 300)]
-    names = {curve.plot_name(*size, ()) for size in sizes} | {curve.plot_name(1, 0, 300, (limit,)) for limit in (1, 2)}
-    assert len(names) == 6

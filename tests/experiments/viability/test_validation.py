@@ -65,7 +65,6 @@ def test_validation_names_what_it_does_not_emulate(questions: Questions) -> None
 @pytest.mark.parametrize(
     ("changes", "gpus", "message"),
     [
-        ({"vcpus": 64}, 0, "m6g.medium has 64 vCPUs, this host gives 2: this host is too small to emulate it"),
         ({"memory_bytes": 512 * GIB}, 0, "leaves 497,561 MiB to a job, this host 15,872: this host is too small"),
         ({}, 1, "has 0 NVIDIA GPUs, --gpus asks for 1"),
         ({"memory_bytes": 512 * MIB}, 0, "its host needs all of that for itself"),
@@ -76,7 +75,7 @@ def test_type_that_this_host_cannot_emulate_is_one_line(
 ) -> None:
     question, launcher = questions(needs(1))
     with pytest.raises(UsageError, match=message):
-        validation.check_host(replace(SMALL, **changes), gpus)
+        validation.validate(replace(question, gpus=gpus), replace(SMALL, **changes))
     assert launcher.limits == [] and question.jobs.measured == 0
 
 

@@ -307,12 +307,6 @@ def test_a_broken_fragment_falls_back(open_file: Open, file: Path, fragment: str
     assert page.locator("main img").count() == 0
 
 
-def test_page_number_beyond_the_last_shows_the_last_page(open_file: Open, file: Path) -> None:
-    page = open_file(file, "#n=7")
-    expect(page.locator("#page-of")).to_have_text("page 2 of 2")
-    assert page.locator("#body tr").count() == 20
-
-
 def test_page_of_no_rows_and_page_of_only_failures_open(open_rows: Open) -> None:
     failures = [row for row in made.rows(60)[0] if row.outcome is not Outcome.OK]
     for rows in ([], failures):

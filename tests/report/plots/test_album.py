@@ -15,12 +15,14 @@ from hypothesis import given
 from hypothesis import settings as settings_of
 from hypothesis import strategies as st
 
+from harness.analysis.axes import group_rows
 from harness.analysis.leaderboard import LeaderboardQuery
 from harness.analysis.table import Table, Validity
 from harness.driver.records import Outcome
 from harness.errors import UnknownName
 from harness.evaluation.per_query import PerQuery
-from harness.report.plots import KINDS, album
+from harness.report.groups import group_words
+from harness.report.plots import KINDS, album, style
 from harness.results.isolation import PROCESS
 from harness.stats import Estimate
 from tests.report.plots.conftest import NAMES, SYSTEMS, axes_of, dots, made, per_query, row, words
@@ -152,9 +154,8 @@ def test_rows_of_other_groups_have_other_pictures(table: Table, found: Mapping[s
 @settings_of(max_examples=25, deadline=None)
 @given(st.lists(st.text(max_size=80), min_size=1, max_size=6, unique=True))
 def test_file_names_are_safe_and_differ(datasets: list[str]) -> None:
-    table = made([row("bm25", "cpu1-mem1", 0, dataset=name) for name in datasets])
-    pictures = album.plots_of(table, {}, ASKED, ["cost"]).pictures
-    names = [each.name for each in pictures]
+    groups = group_rows(row("bm25", "cpu1-mem1", 0, dataset=name) for name in datasets)
+    names = [style.file_name("-".join(words)) for words in group_words(groups).values()]
     assert len({name.lower() for name in names}) == len(datasets)
     for name in names:
         assert Path(name).name == name and not name.startswith((".", "-")) and len(name) < 100

@@ -58,22 +58,8 @@ def test_layout_applies_only_to_tables(tmp_path: Path) -> None:
     assert done.exit_code == 2 and "--layout santhanam2023 shapes a table" in done.stderr
 
 
-@pytest.mark.slow
-def test_existing_file_in_place_of_the_folder_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("", encoding="utf-8")
-    done = ask(PUBLISHED, "--format", "png", "-o", tmp_path / "file", "--cache", tmp_path)
-    assert done.exit_code == 2 and len(done.stderr.splitlines()[-1:]) == 1
-    assert "cannot be written" in done.stderr and "Traceback" not in done.output
-
-
 def test_results_without_a_picture_exit_1_with_the_reason(bench: Bench, tmp_path: Path) -> None:
     bench.run(FakeLauncher(), bench.suite("", systems=["planted"], profiles=["cpu1-mem1"]))
     done = ask(bench.results, "--format", "png", "-o", tmp_path / "out", "--cache", bench.cache)
     assert done.exit_code == 1 and done.stdout == ""
     assert "tiny: no picture of cost and accuracy: no row of tiny can be ranked; planted: invalid" in done.stderr
-
-
-def test_a_leaderboard_as_latex(tmp_path: Path) -> None:
-    asked = ("leaderboard", str(PUBLISHED), "--dataset", "xortydi", "--format", "latex", "--cache", str(tmp_path))
-    done = call(*asked)
-    assert done.exit_code == 0 and r"1 & ColBERTv2-L & cpu16-mem64 &" in done.stdout

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from harness.analysis.robustness import Condition, ConditionKind, QueryScores, R
 from harness.analysis.table import Row, Table, Validity
 from harness.driver.records import Outcome
 from harness.evaluation.per_query import PerQuery
-from harness.report.plots import album, order_flips, style
+from harness.report.plots import order_flips, style
 from harness.report.plots.select import NoPlot, PlotRows
 from harness.stats import Estimate
 from tests.report.plots.conftest import made, row
@@ -259,12 +258,3 @@ def test_few_queries_show_only_the_order_of_another_measure() -> None:
     _, text, figure = drawn(rows_of(table, *found))
     assert numbers(figure.axes[0]) == {(0, 1): "100"}
     assert "no picture of other queries: resampled: resampling needs 11 queries, there are 2." in text
-
-
-def test_picture_of_a_table_is_named_by_its_number(table: Table, found: Mapping[str, PerQuery]) -> None:
-    (picture,) = album.plots_of(table, found, LeaderboardQuery("", "RR@10"), ["flips"]).pictures
-    assert (picture.name, picture.kind) == ("scifact-flips", "flips")
-    figure = picture.draw()
-    # Six systems on four machines: the machine changes no ranking.
-    assert len(numbers(figure.axes[0])) == 15
-    assert figure.texts[0].get_text() == "scifact: share of draws in which two systems change places, by RR@10"
