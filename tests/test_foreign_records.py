@@ -45,7 +45,7 @@ CHECKED = {
     "harness.remote.records.WorkerPart",
     "harness.remote.records.Heartbeat",
     "harness.remote.records.WorkerEnd",
-    "harness.remote.ledger.LedgerEntry",
+    "harness.remote.shipment.LedgerEntry",
 }
 # Adapters of records whose bare texts may be anything, and why that does no harm.
 UNCHECKED = {
@@ -213,7 +213,7 @@ def test_each_reader_refuses_a_control_character(tmp_path: Path) -> None:
     assert list(csv_rows(tmp_path / "x.csv", "a,b", b"a,b\r\n1,2\r\n")) == [
         (f"{tmp_path}/x.csv:2", {"a": "1", "b": "2"})
     ]
-    beat = records.dump(records.Heartbeat("0001", "i-1", HOSTILE))
+    beat = records.dump(records.Heartbeat(HOSTILE))
     with pytest.raises(RemoteError, match="no record of this harness"):
         records.read(records.Heartbeat, "x", beat)
     (tmp_path / suite_record.FILE).write_text(suite_record.text(["RR@10"], {"exact": {"a": HOSTILE}}))

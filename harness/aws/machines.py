@@ -28,13 +28,26 @@ class MachineOptions:
     """
 
     instance: str | None = None
-    burstable: bool = False
     architecture: str | None = None
 
 
 def of_suite(suite: Suite, snapshot: Snapshot, choice: MachineOptions) -> dict[str, ChosenMachine]:
-    """Return the machine of each hardware profile of a suite, by name."""
-    return choose(suite.envelopes(), snapshot, choice, suite.ec2.instances)
+    """Return the machine of each hardware profile of a suite, by name.
+
+    Raises:
+        UsageError: a type is unknown, unpriced, too small, burstable or of another architecture; or no type provides a
+            profile.
+    """
+    found = survey(suite.envelopes(), snapshot, choice, suite.ec2.instances)
+    for refused in found.values():
+        if isinstance(refused, UsageError):
+            raise refused
+    return accepted(found)
+
+
+def accepted(found: Mapping[str, ChosenMachine | UsageError]) -> dict[str, ChosenMachine]:
+    """Return the machines of a survey."""
+    return {name: machine for name, machine in found.items() if not isinstance(machine, UsageError)}
 
 
 def types_of_suites(suites: Sequence[Suite], named: Collection[str], snapshot: Snapshot) -> list[str]:
@@ -50,32 +63,15 @@ def types_of_suites(suites: Sequence[Suite], named: Collection[str], snapshot: S
         *(machine.name for suite in suites for machine in of_suite(suite, snapshot, MachineOptions()).values()),
     }
     if not suites:
-        survey_of_all = survey(instances.hardware_profiles(), snapshot, MachineOptions(), {})
-        types |= {machine.name for machine in survey_of_all.values() if not isinstance(machine, UsageError)}
+        all_profiles = survey(instances.hardware_profiles(), snapshot, MachineOptions(), {})
+        types |= {machine.name for machine in accepted(all_profiles).values()}
     return sorted(types)
-
-
-def choose(
-    profiles: Mapping[str, Envelope], snapshot: Snapshot, choice: MachineOptions, declared: Mapping[str, str]
-) -> dict[str, ChosenMachine]:
-    """Return the machine of each profile; ``declared`` are a suite's own types, by profile.
-
-    Raises:
-        UsageError: a type is unknown, unpriced, too small, burstable unasked or of another architecture; or no type
-            provides a profile.
-    """
-    chosen = {}
-    for name, found in survey(profiles, snapshot, choice, declared).items():
-        if isinstance(found, UsageError):
-            raise found
-        chosen[name] = found
-    return chosen
 
 
 def survey(
     profiles: Mapping[str, Envelope], snapshot: Snapshot, choice: MachineOptions, declared: Mapping[str, str]
 ) -> dict[str, ChosenMachine | UsageError]:
-    """Return the machine of each profile, or why it has none."""
+    """Return the machine of each profile, or why it has none; ``declared`` are a suite's own types, by profile."""
     bootable = replace(snapshot, prices=tuple(offer for offer in snapshot.prices if not _unbootable(offer[0])))
     found: dict[str, ChosenMachine | UsageError] = {}
     for name, envelope in profiles.items():
@@ -185,10 +181,8 @@ def _named(name: str, envelope: Envelope, bootable: Snapshot, choice: MachineOpt
         raise UsageError(f"{name}: {unbootable}; choose another type")
     if usd is None:
         raise UsageError(f"{name} has no price in {bootable}, so its bill is unknown; choose another type")
-    if instance.burstable and not choice.burstable:
-        raise UsageError(
-            f"{name} is burstable: its latency depends on CPU credits; choose another type, or pass --burstable"
-        )
+    if instance.burstable:
+        raise UsageError(f"{name} is burstable: its latency depends on CPU credits; choose another type")
     wanted = choice.architecture and _architecture(envelope, choice)
     for reason in offers.find_shortages(instance, envelope, wanted, offers.host_reserve()):
         raise UsageError(f"{name} cannot run profile {envelope.name}: {reason}; choose another type")

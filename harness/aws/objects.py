@@ -42,14 +42,6 @@ def age(answer: dict[str, Any]) -> datetime.timedelta:
     return (answered_at(answer) or modified) - modified
 
 
-def checksum_of_upload(path: Path) -> str:
-    """Return the checksum that S3 states of a file after :meth:`Objects.upload_new`."""
-    size, each = path.stat().st_size, _part_bytes(path.stat().st_size)
-    with path.open("rb") as file:
-        hashes = [hashlib.sha256(file.read(each)).digest() for _ in range(max(1, -(-size // each)))]
-    return _base64(hashes[0]) if len(hashes) == 1 else _of_parts(*hashes)
-
-
 def checksums_of(sha256: str) -> set[str]:
     """Return the checksums that S3 may state of an object with that content: as a whole, and in one part."""
     content = bytes.fromhex(sha256)
@@ -133,19 +125,30 @@ class Objects:
 
         ``None``: it is missing; S3 tells that to a worker, which may not list, as ``AccessDenied``.
         """
+        with ignoring(*MISSING, "AccessDenied"):
+            return self.fetch(name, path, most_bytes)[0]
+        return None
 
-        def once() -> str:
+    def fetch(self, name: str, path: Path, most_bytes: int, **conditions: str) -> tuple[str, str | None]:
+        """Do as :meth:`download`, of an object that meets these conditions; return its MD5 too, if S3 states that.
+
+        Raises:
+            RemoteError: it is missing, or S3 refuses.
+        """
+
+        def once() -> tuple[str, str | None]:
             content, left = hashlib.sha256(), most_bytes
-            with self.reading(name) as answer, path.open("wb") as sink:
+            with self.reading(name, **conditions) as answer, path.open("wb") as sink:
                 while left >= 0 and (chunk := answer["Body"].read(_CHUNK)):
                     left -= len(chunk)
                     content.update(chunk)
                     sink.write(chunk)
-            return content.hexdigest()
+            # The ETag of an object in parts is longer; where KMS or the customer encrypts, it only looks like an MD5.
+            plain = answer.get("ServerSideEncryption", "AES256") == "AES256" and "SSECustomerAlgorithm" not in answer
+            etag = answer["ETag"].strip('"')
+            return content.hexdigest(), etag if plain and len(etag) == 32 else None
 
-        with ignoring(*MISSING, "AccessDenied"):
-            return retry(once, _BROKEN_OFF, _DOWNLOADS)
-        return None
+        return retry(once, _BROKEN_OFF, _DOWNLOADS)
 
     def put(self, name: str, content: bytes, **condition: str) -> dict[str, Any]:
         """Write an object, over the one that is there; return S3's answer."""
@@ -243,7 +246,10 @@ class Objects:
 
     def checksum_of(self, path: Path) -> str:
         """Return the checksum that S3 states of a file after :meth:`upload_new`."""
-        return checksum_of_upload(path)
+        size, each = path.stat().st_size, _part_bytes(path.stat().st_size)
+        with path.open("rb") as file:
+            hashes = [hashlib.sha256(file.read(each)).digest() for _ in range(max(1, -(-size // each)))]
+        return _base64(hashes[0]) if len(hashes) == 1 else _of_parts(*hashes)
 
     def verified(self, name: str, sha256: str, size_bytes: int) -> ObjectState | None:
         """Return the state of an object if it has exactly this content, else ``None``."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from harness.aws import machines
-from harness.aws.machines import MachineOptions
 from harness.aws.rental import RentalOptions
 from harness.errors import UsageError
 from harness.jobs.cell_plans import SuitePlan, suite_notes
 from harness.jobs.suite import Suite
+from harness.pricing.offers import ChosenMachine
 from harness.pricing.prices import Snapshot
 from harness.report.plan import CellPlan
 
@@ -26,17 +26,18 @@ def quote(
         notes.append("spot capacity costs at most that")
     cells: list[CellPlan] = []
     for plan in plans:
-        cells += priced(plan.cells, plan.inputs.suite, snapshot, choice)
-        notes += builders(plan.inputs.suite, snapshot, choice)
+        suite = plan.inputs.suite
+        found = machines.survey(suite.envelopes(), snapshot, choice, suite.ec2.instances)
+        cells += [_priced(cell, suite, found) for cell in plan.cells]
+        notes += _builders(suite, found)
     return cells, [*dict.fromkeys((*notes, *suite_notes(plans, {})))]
 
 
-def priced(plans: Sequence[CellPlan], suite: Suite, snapshot: Snapshot, choice: MachineOptions) -> list[CellPlan]:
-    """Return a suite's cells with their machines and costs, or the reason why none takes a cell.
+def _priced(plan: CellPlan, suite: Suite, found: Mapping[str, ChosenMachine | UsageError]) -> CellPlan:
+    """Return a cell with its machine and costs, or the reason why no machine takes it.
 
     Builds are priced on the machine of the build profile, if the suite has one.
     """
-    found = machines.survey(suite.envelopes(), snapshot, choice, suite.ec2.instances)
 
     def usd(seconds: float | None, profile: str) -> float | None:
         machine = found[profile]
@@ -44,25 +45,20 @@ def priced(plans: Sequence[CellPlan], suite: Suite, snapshot: Snapshot, choice: 
             return None if seconds != 0 else 0.0
         return seconds * machine.usd_per_hour / 3600
 
-    def of_cell(plan: CellPlan) -> CellPlan:
-        profile = plan.cell.profile
-        build_usd = usd(plan.build_s, suite.build_profile or profile)
-        known = replace(plan, timing_usd=usd(plan.timing_s, profile), build_usd=build_usd)
-        if isinstance(machine := found[profile], UsageError):
-            return replace(known, refused=str(machine))
-        return replace(known, machine=machine)
-
-    return [of_cell(plan) for plan in plans]
+    profile = plan.cell.profile
+    build_usd = usd(plan.build_s, suite.build_profile or profile)
+    known = replace(plan, timing_usd=usd(plan.timing_s, profile), build_usd=build_usd)
+    if isinstance(machine := found[profile], UsageError):
+        return replace(known, refused=str(machine))
+    return replace(known, machine=machine)
 
 
-def builders(suite: Suite, snapshot: Snapshot, choice: MachineOptions) -> Iterator[str]:
+def _builders(suite: Suite, found: Mapping[str, ChosenMachine | UsageError]) -> Iterator[str]:
     """Yield on which machine a suite's indexes are built, or why none can build them."""
-    found = machines.survey(suite.envelopes(), snapshot, choice, suite.ec2.instances)
     profile = suite.build_profile
     if profile is None:
-        chosen = {name: machine for name, machine in found.items() if not isinstance(machine, UsageError)}
         try:
-            machines.platforms_of(suite, chosen)
+            machines.platforms_of(suite, machines.accepted(found))
         except UsageError as error:
             yield f"indexes: refused: {error}"
     elif isinstance(machine := found[profile], UsageError):

@@ -90,7 +90,6 @@ class RentalBackend(Backend):
         return Market(
             machines=chosen,
             platforms=machines.platforms_of(request.suite, chosen),
-            known=self._known,
             usd_per_hour=lambda machine, disk_gib: usd_per_hour(machine, disk_gib, disk.usd_per_gib_month),
             notes=(f"prices: {snapshot}, with disk (gp3) and address{spot}",),
         )

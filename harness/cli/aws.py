@@ -230,7 +230,6 @@ _stack_options = record_options(
         help="AWS region.  [default: the AWS configuration's]",
     ),
     click.option("--instance", metavar="TYPE", help="One instance type for all profiles."),
-    click.option("--burstable", is_flag=True, help="Allow burstable types, whose latency depends on CPU credits."),
     click.option(
         "--architecture",
         type=click.Choice(["x86_64", "arm64"]),

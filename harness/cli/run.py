@@ -86,7 +86,6 @@ cloud_options = record_options(
         help="ec2: at most this many at once; 1: one hardware profile after the other.",
     ),
     click.option("--spot", is_flag=True, help="ec2: spot capacity; the same command measures interrupted jobs again."),
-    click.option("--burstable", is_flag=True, help="ec2, batch: allow types whose latency depends on CPU credits."),
     click.option(
         "--architecture",
         type=click.Choice(["x86_64", "arm64"]),

@@ -7,14 +7,14 @@ backends.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
 from harness.errors import HarnessError
 from harness.jobs.plan import Planned
 from harness.remote import partition
-from harness.remote.partition import Grouping, Market, Submission
+from harness.remote.partition import Grouping, Market
 from harness.remote.records import Launch, PlannedPart, RemoteRun, ShippedInput
 from harness.results.schema import RentedMachine
 
@@ -73,10 +73,6 @@ class Backend(ABC):
         """Group jobs by system, profile and dataset, without a request to the backend."""
         return partition.parts(todo, how, attrgetter("cell.system", "cell.profile", "cell.dataset"), attrgetter("key"))
 
-    def split(self, parts: tuple[PlannedPart, ...]) -> tuple[Submission, ...]:
-        """Return the requests that launch parts: one for each part."""
-        return tuple(Submission(part.name, (part,)) for part in parts)
-
     @abstractmethod
     def check(self, parts: Sequence[PlannedPart]) -> list[str]:
         """Ask whether parts can be launched; return lines for the quote.
@@ -90,8 +86,8 @@ class Backend(ABC):
         """Remember the run to launch parts for, and the harness that workers run."""
 
     @abstractmethod
-    def launch(self, launch: Launch, submission: Submission, note: Callable[[Launch], None]) -> None:
-        """Launch; called again while it is unknown whether the last call did.
+    def launch(self, launch: Launch, part: PlannedPart, note: Callable[[Launch], None]) -> None:
+        """Launch a part; called again while it is unknown whether the last call did.
 
         ``note`` writes the changed launch to the journal.
 
@@ -101,16 +97,15 @@ class Backend(ABC):
         """
 
     @abstractmethod
-    def look(self, launches: Sequence[Launch], submissions: Mapping[str, Submission]) -> dict[str, PartState]:
-        """Return the state of every part of these launches, by name."""
+    def look(self, launches: Sequence[Launch]) -> dict[str, PartState]:
+        """Return the state of each launched part, by name."""
 
     def last_words(self, state: PartState) -> str:  # noqa: ARG002 # for backends that know
         """Return a machine's last output that never reached the storage; empty: unknown."""
         return ""
 
-    @abstractmethod
     def end(self, part: str, state: PartState, why: str) -> None:
-        """End a part's machine or job."""
+        """End a part's machine; called only for a state with a time of launch."""
 
     @abstractmethod
     def going_on(self, launches: Sequence[Launch]) -> str:

@@ -1,7 +1,7 @@
 """Claims of a shared folder: which worker does which part, and whether another may go on with it.
 
 A worker claims a part with a file that only one worker can make.  The next claim of the same part may be made once the
-worker of the last one was stopped, or gave no sign of life.
+worker of the last one was interrupted, or gave no sign of life.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harness.remote import records
+from harness.remote.backend import ENDED, RUNNING, WAITING, PartState
 from harness.remote.records import Heartbeat, WorkerEnd, dump, fetch
 from harness.remote.storage import Storage
 from harness.remote.worker import heartbeat_s
@@ -17,8 +18,7 @@ from harness.remote.worker import heartbeat_s
 ATTEMPTS = 3
 # Heartbeats that may be missing: five minutes by default, because a listing of NFS may be a minute old.
 _MISSED = 10
-FREE, HELD, OVER = "free", "held", "over"
-_CLAIMS, _STOP = "claims", "stop"
+_CLAIMS = "claims"
 
 
 @dataclass(frozen=True)
@@ -29,38 +29,32 @@ class Claim:
     version: int = records.VERSION
 
 
-@dataclass(frozen=True)
-class PartClaims:
-    """The workers of a part, the oldest first; its state (``free``, ``held`` or ``over``), and why it has that."""
+def look(work: Storage, run_id: str, part: str) -> PartState:
+    """Return who has claimed a part, and whether another worker may go on with it (``waiting``)."""
+    workers = _claims(work, run_id, part)
+    phase, reason = _phase(work, workers)
+    words = {WAITING: f"waits for {'another' if workers else 'a'} worker", RUNNING: "running", ENDED: "ended"}[phase]
+    # While another worker may go on, the reason is shown next to the state.
+    return PartState(phase, words, workers, len(workers), reason, 0.0)
 
-    workers: tuple[str, ...]
-    state: str
-    reason: str = ""
 
-
-def look(work: Storage, run_id: str, part: str) -> PartClaims:
-    """Return who has claimed a part, and whether another worker may go on with it."""
-    workers, stopped = _claims(work, run_id, part)
-    if stopped:
-        return PartClaims(workers, OVER, "it was stopped")
+def _phase(work: Storage, workers: tuple[str, ...]) -> tuple[str, str]:
+    """Return a part's phase, and why it has that."""
     if not workers:
-        return PartClaims((), FREE)
+        return WAITING, ""
     reason = _gone(work, workers[-1])
     if reason is None:
-        return PartClaims(workers, HELD)
+        return RUNNING, ""
     end = fetch(WorkerEnd, work.below(records.worker(workers[-1])), records.END)
-    if end is not None and not end.cut_off:
-        return PartClaims(workers, OVER, reason)
-    return PartClaims(workers, FREE if len(workers) < ATTEMPTS else OVER, reason)
+    may_go_on = (end is None or end.cut_off) and len(workers) < ATTEMPTS
+    return WAITING if may_go_on else ENDED, reason
 
 
-def _claims(work: Storage, run_id: str, part: str) -> tuple[tuple[str, ...], bool]:
-    """Return the workers that claimed a part, the oldest first, and whether it was stopped."""
+def _claims(work: Storage, run_id: str, part: str) -> tuple[str, ...]:
+    """Return the workers that claimed a part, the oldest first."""
     run = work.below(records.run(run_id))
-    names = [stored.name for stored in run.list(f"{_CLAIMS}/{part}/")]
-    stop = f"{_CLAIMS}/{part}/{_STOP}"
-    claims = [fetch(Claim, run, name) for name in names if name != stop]
-    return tuple(claim.worker for claim in claims if claim), stop in names
+    claims = [fetch(Claim, run, stored.name) for stored in run.list(f"{_CLAIMS}/{part}/")]
+    return tuple(claim.worker for claim in claims if claim)
 
 
 def _gone(work: Storage, worker: str) -> str | None:
@@ -73,11 +67,11 @@ def _gone(work: Storage, worker: str) -> str | None:
     return f"no sign of life for {silent / 60:.0f} min" if silent > _MISSED * heartbeat_s() else None
 
 
-def claim(work: Storage, run_id: str, part: str, found: PartClaims, worker: str, host: str) -> bool:
+def claim(work: Storage, run_id: str, part: str, found: PartState, worker: str) -> bool:
     """Claim a part that was found free; return whether this worker has it."""
     folder, run = work.below(records.worker(worker)), work.below(records.run(run_id))
     # Before the claim: a worker that holds a part has always given a sign of life.
-    folder.put(records.HEARTBEAT, dump(Heartbeat(part, host, "fetching")))
+    folder.put(records.HEARTBEAT, dump(Heartbeat("fetching")))
     if run.put_new(f"{_CLAIMS}/{part}/{len(found.workers) + 1:04}.json", dump(Claim(worker))):
         return True
     folder.delete([records.HEARTBEAT])
@@ -85,13 +79,5 @@ def claim(work: Storage, run_id: str, part: str, found: PartClaims, worker: str,
 
 
 def holds(work: Storage, run_id: str, part: str, worker: str) -> bool:
-    """Return whether a worker is to go on: the run is open, and the part neither stopped nor claimed by another."""
-    if work.size(records.is_open(run_id)) is None:
-        return False
-    workers, stopped = _claims(work, run_id, part)
-    return not stopped and workers[-1:] == (worker,)
-
-
-def stop(work: Storage, run_id: str, part: str) -> None:
-    """Have the worker of a part end, and no other begin."""
-    work.below(records.run(run_id)).put_new(f"{_CLAIMS}/{part}/{_STOP}", b"")
+    """Return whether a worker is to go on: the run is open, and no other has claimed the part."""
+    return work.size(records.is_open(run_id)) is not None and _claims(work, run_id, part)[-1:] == (worker,)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from harness.commands import command
 from harness.remote import claims, records
-from harness.remote.backend import ENDED, RUNNING, WAITING, Backend, PartState
-from harness.remote.partition import Submission
+from harness.remote.backend import Backend, PartState
 from harness.remote.records import Launch, PlannedPart, RemoteRun, ShippedInput, dump
 from harness.remote.shared_folder import SharedFolder
 
@@ -36,29 +35,12 @@ class FolderBackend(Backend):
         self._run = run
         self._work.below(records.run(run.run_id)).put(BUNDLE, dump(bundle))
 
-    def launch(self, launch: Launch, submission: Submission, note: Callable[[Launch], None]) -> None:
+    def launch(self, launch: Launch, part: PlannedPart, note: Callable[[Launch], None]) -> None:
         """Do nothing: a part with a launch in the journal is free for a worker."""
 
-    def look(self, launches: Sequence[Launch], submissions: Mapping[str, Submission]) -> dict[str, PartState]:
+    def look(self, launches: Sequence[Launch]) -> dict[str, PartState]:
         """Return the state of each part by its claims."""
-        del submissions
-        return {part: self._state(part) for launch in launches for part in launch.parts}
-
-    def _state(self, part: str) -> PartState:
-        found = claims.look(self._work, self._run.run_id, part)
-        again = "waits for another worker" if found.workers else "waits for a worker"
-        phase, words = {
-            claims.FREE: (WAITING, again),
-            claims.HELD: (RUNNING, "running"),
-            claims.OVER: (ENDED, "ended"),
-        }[found.state]
-        # While another worker may go on, the reason is shown next to the state.
-        return PartState(phase, words, found.workers, len(found.workers), found.reason, 0.0)
-
-    def end(self, part: str, state: PartState, why: str) -> None:
-        """Have a part's worker end."""
-        del state, why
-        claims.stop(self._work, self._run.run_id, part)
+        return {launch.name: claims.look(self._work, self._run.run_id, launch.name) for launch in launches}
 
     def tidy(self) -> None:
         """Delete the records of the run and of its workers; shipped inputs stay for later runs."""

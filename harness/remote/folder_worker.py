@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import logging
 import os
 import platform
@@ -11,32 +10,20 @@ import secrets
 import shutil
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, cast
 
 from harness import filesystem
-from harness.errors import RemoteError, UsageError
-from harness.remote import archive, claims, journal, records
-from harness.remote.claims import FREE, PartClaims
+from harness.errors import UsageError
+from harness.remote import claims, journal, records
+from harness.remote.backend import WAITING, PartState
 from harness.remote.folder_backend import BUNDLE
 from harness.remote.records import Launch, RemoteRun, ShippedInput, fetch
 from harness.remote.shared_folder import SharedFolder
-from harness.remote.worker import LOG, Host, Worker, logged_to
+from harness.remote.shipment import Fetcher
+from harness.remote.worker import LOG, Worker, logged_to
 
 log = logging.getLogger(__name__)
-
-_MOST_BUNDLE_BYTES = 1 << 30
-
-
-@dataclass(frozen=True)
-class FreePart:
-    """A part that a worker may claim, with its earlier claims."""
-
-    run: RemoteRun
-    name: str
-    found: PartClaims
 
 
 def serve(work: SharedFolder, cache: Path, idle_s: float, poll_s: float = 5.0) -> bool:
@@ -49,7 +36,7 @@ def serve(work: SharedFolder, cache: Path, idle_s: float, poll_s: float = 5.0) -
     fine, last = True, time.monotonic()
     while time.monotonic() - last <= idle_s:
         work.ask_time()
-        done = [_do(work, part, cache) for part in free_parts(work)]
+        done = [_do(work, *free, cache) for free in free_parts(work)]
         done = [ended for ended in done if ended is not None]
         fine = fine and all(done)
         if done:
@@ -59,41 +46,46 @@ def serve(work: SharedFolder, cache: Path, idle_s: float, poll_s: float = 5.0) -
     return fine
 
 
-def free_parts(work: SharedFolder) -> Iterator[FreePart]:
-    """Yield the parts that are launched, and that no living worker has."""
+def free_parts(work: SharedFolder) -> Iterator[tuple[RemoteRun, str, PartState]]:
+    """Yield the parts that are launched, and that no living worker has: run, name, and state with earlier workers."""
     for run in journal.open_runs(work):
         folder = work.below(records.run(run.run_id))
         for stored in folder.list(f"{records.LAUNCHES}/"):
             launch = fetch(Launch, folder, stored.name)
-            for part in launch.parts if launch and launch.usd is None else ():
-                found = claims.look(work, run.run_id, part)
-                if found.state == FREE:
-                    yield FreePart(run, part, found)
+            if launch is None or launch.usd is not None:
+                continue
+            found = claims.look(work, run.run_id, launch.name)
+            if found.phase == WAITING:
+                yield run, launch.name, found
 
 
-def _do(work: SharedFolder, part: FreePart, cache: Path) -> bool | None:
+def _do(work: SharedFolder, run: RemoteRun, part: str, found: PartState, cache: Path) -> bool | None:
     """Claim a part and do it; return whether all of it is done, ``None``: another worker has it."""
     host = re.sub("[^A-Za-z0-9.-]", "-", platform.node())[:40] or "unknown"
     worker_id = f"{host}-{os.getpid()}-{secrets.token_hex(4)}"
-    run_id = part.run.run_id
-    if not claims.claim(work, run_id, part.name, part.found, worker_id, host):
+    if not claims.claim(work, run.run_id, part, found, worker_id):
         return None
-    log.info(f"{run_id}: part {part.name}")
+    log.info(f"{run.run_id}: part {part}")
     root = cache / "workers" / worker_id
     root.mkdir(parents=True)
-    about = Host(
-        host,
-        cache,
-        _code(work, run_id, cache),
-        part.found.workers,
-        partial(claims.holds, work, run_id, part.name, worker_id),
+    worker = Worker(
+        work,
+        worker_id,
+        run.run_id,
+        part,
+        root,
+        run.launcher,
+        cache=cache,
+        code=_code(work, run.run_id, cache),
+        earlier=found.workers,
+        wanted=partial(claims.holds, work, run.run_id, part, worker_id),
     )
     with logged_to(root / LOG):
-        done = Worker(work, worker_id, run_id, part.name, root, part.run.launcher, about).live()
+        done = worker.live()
     if done:
         shutil.rmtree(root, ignore_errors=True)  # all is uploaded
     else:
-        log.info(f"{run_id}: part {part.name} is not done; see {root / LOG}")
+        log.info(f"{run.run_id}: part {part} is not done; see {root / LOG}")
     return done
 
 
@@ -109,13 +101,9 @@ def _code(work: SharedFolder, run_id: str, cache: Path) -> Path:
     if target.is_dir():
         return target
     with filesystem.scratch_folder(target.parent, bundle.sha256[:12]) as scratch:
-        packed = scratch / "packed"
-        if work.download(bundle.name, packed, bundle.size_bytes) != bundle.sha256:
-            raise RemoteError(f"{work.where(bundle.name)}: this is not the shipped harness; run again", "BadInput")
         unpacked = scratch / "bundle"
         unpacked.mkdir()
-        with gzip.open(packed) as source:
-            archive.unpack(cast(IO[bytes], source), unpacked, what="harness", most_bytes=_MOST_BUNDLE_BYTES)
+        Fetcher(work, cache).unpack(bundle, "harness", unpacked)
         filesystem.remove_tree(target)
         unpacked.rename(target)
     return target

@@ -19,7 +19,6 @@ from harness.errors import FileError, RemoteError, UsageError
 from harness.jobs import environment
 from harness.jobs.collect import CollectedJob, build_result
 from harness.jobs.plan import Planned
-from harness.pricing.instances import Instance
 from harness.remote import archive, records
 from harness.remote.records import PartJob, PlannedPart
 from harness.remote.storage import Storage
@@ -78,20 +77,14 @@ class LocalResults:
         """Return a part's jobs that are not stored yet."""
         return tuple(job for job in part.jobs if job.key not in self.keys)
 
-    def interrupt(
-        self, job: PartJob, why: str, when: float, instance: RentedMachine | None, machine: Instance | None
-    ) -> None:
+    def interrupt(self, job: PartJob, why: str, when: float, instance: RentedMachine | None) -> None:
         """Store that a job's machine went away after ``when``."""
         planned = self.planned(job)
-        architecture, cpus, memory_bytes = _UNKNOWN, 0, 0
-        if machine is not None:
-            architecture = ForeignText({"arm64": "aarch64"}.get(machine.architecture, machine.architecture))
-            cpus, memory_bytes = machine.vcpus, machine.memory_bytes
         about = Environment(
             cpu_model=_UNKNOWN,
-            architecture=architecture,
-            host_cpus=cpus,
-            host_memory_bytes=memory_bytes,
+            architecture=_UNKNOWN,
+            host_cpus=0,
+            host_memory_bytes=0,
             kernel=_UNKNOWN,
             cgroup_version=None,
             docker_version=None,

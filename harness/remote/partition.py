@@ -19,7 +19,6 @@ from harness.jobs.indexes import Index
 from harness.jobs.inputs import IndexBuild, Inputs
 from harness.jobs.plan import Planned, component_keys
 from harness.launch.base import Launcher, Prepared
-from harness.pricing.instances import Instance
 from harness.pricing.offers import ChosenMachine
 from harness.remote.records import Launch, PartJob, PlannedPart
 from harness.results.schema import Result, job_key
@@ -55,9 +54,9 @@ def usual_limit_s(part: PlannedPart) -> float:
     return max(min(slack * part.expected_s, part.worst_s), _LEAST_LIMIT_S)
 
 
-def least_limit_s(parts: Iterable[PlannedPart]) -> float:
-    """Return the least time that workers of these parts are launched for."""
-    return max(min(_NEED * part.expected_s, usual_limit_s(part)) for part in parts)
+def least_limit_s(part: PlannedPart) -> float:
+    """Return the least time that a part's worker is launched for."""
+    return min(_NEED * part.expected_s, usual_limit_s(part))
 
 
 def most_usd(usd_per_hour: float, limit_s: float) -> float:
@@ -65,37 +64,9 @@ def most_usd(usd_per_hour: float, limit_s: float) -> float:
     return usd_per_hour * (limit_s + BEYOND_LIMIT_S) / 3600
 
 
-@dataclass(frozen=True)
-class Submission:
-    """Parts that are launched with one request: one on EC2, the children of one array in Batch."""
-
-    name: str
-    parts: tuple[PlannedPart, ...]
-
-    @property
-    def usd_per_hour(self) -> float:
-        """The price of all its machines together."""
-        return sum(part.usd_per_hour for part in self.parts)
-
-    @property
-    def usual_limit_s(self) -> float:
-        """The time limit of all its machines, where no cap says less."""
-        return max(map(usual_limit_s, self.parts))
-
-    @property
-    def needs(self) -> frozenset[str]:
-        """Keys of the indexes that other parts build."""
-        return frozenset(key for part in self.parts for key in part.needs)
-
-    @property
-    def builds(self) -> frozenset[str]:
-        """Keys of the indexes that its parts build."""
-        return frozenset(build.key for part in self.parts for build in part.builds)
-
-
-def worst_usd(submissions: Iterable[Submission], attempts: int, cap_usd: float | None) -> float:
-    """Return what submissions cost if every worker lives as long as it may; with a cap none is replaced."""
-    limits = sum(most_usd(each.usd_per_hour, each.usual_limit_s) for each in submissions)
+def worst_usd(parts: Iterable[PlannedPart], attempts: int, cap_usd: float | None) -> float:
+    """Return what parts cost if every worker lives as long as it may; with a cap none is replaced."""
+    limits = sum(most_usd(part.usd_per_hour, usual_limit_s(part)) for part in parts)
     return attempts * limits if cap_usd is None else min(limits, cap_usd)
 
 
@@ -108,44 +79,42 @@ def committed_usd(launches: Iterable[Launch]) -> float:
 
 
 def plan_launch(
-    submission: Submission, others: Iterable[Submission], now: float, attempts: int, left_usd: float | None = None
+    part: PlannedPart, others: Iterable[PlannedPart], now: float, attempts: int, left_usd: float | None = None
 ) -> Launch | None:
     """Return a launch with the time that it may take; ``None``: too little money is left now.
 
     ``others`` wait behind it, and keep what they need at least; ``attempts`` and no ``left_usd``: without a cap.
     """
-    limit_s = submission.usual_limit_s
+    limit_s = usual_limit_s(part)
     if left_usd is not None:
-        need = least_limit_s(submission.parts)
-        kept = sum(most_usd(other.usd_per_hour, least_limit_s(other.parts)) for other in others)
+        need = least_limit_s(part)
+        kept = sum(most_usd(other.usd_per_hour, least_limit_s(other)) for other in others)
         # Rounding must not refuse what is just enough.
-        allowed = max(left_usd - kept, min(left_usd, most_usd(submission.usd_per_hour, need))) + 1e-9
-        most_s = 3600 * allowed / submission.usd_per_hour - BEYOND_LIMIT_S
+        allowed = max(left_usd - kept, min(left_usd, most_usd(part.usd_per_hour, need))) + 1e-9
+        most_s = 3600 * allowed / part.usd_per_hour - BEYOND_LIMIT_S
         if most_s < need:
             return None
         limit_s, attempts = math.floor(min(limit_s, most_s)), 1
-    names = tuple(part.name for part in submission.parts)
-    return Launch(submission.name, names, round(limit_s), attempts, round(now), submission.usd_per_hour)
+    return Launch(part.name, round(limit_s), attempts, round(now), part.usd_per_hour)
 
 
-def cost_usd(launch: Launch, parts: Sequence[PlannedPart], seconds: Sequence[float | None]) -> float:
+def cost_usd(launch: Launch, seconds: float | None) -> float:
     """Return what a launch has cost; a time that is not known counts as all that was allowed."""
     most = launch.attempts * (launch.limit_s + BEYOND_LIMIT_S)
-    billed = (most if lived is None else min(most, max(lived, MINIMUM_BILLED_S)) for lived in seconds)
-    return sum(part.usd_per_hour * lived / 3600 for part, lived in zip(parts, billed, strict=True))
+    lived = most if seconds is None else min(most, max(seconds, MINIMUM_BILLED_S))
+    return launch.usd_per_hour * lived / 3600
 
 
 @dataclass(frozen=True)
 class Market:
     """The machines that a backend rents for each hardware profile; empty: its machines cost nothing and are any.
 
-    ``known`` are all instance types by name, ``usd_per_hour`` returns the price of a machine with a disk of so many
+    ``usd_per_hour`` returns the price of a machine with a disk of so many
     GiB, ``notes`` are lines for the quote.
     """
 
     machines: Mapping[str, ChosenMachine] = field(default_factory=dict)
     platforms: Mapping[str, str] = field(default_factory=dict)
-    known: Mapping[str, Instance] = field(default_factory=dict)
     usd_per_hour: Callable[[ChosenMachine, int], float] = lambda _machine, _disk_gib: 0.0
     notes: tuple[str, ...] = ()
 

@@ -13,25 +13,20 @@ from rich.table import Table
 from harness.pricing.offers import ChosenMachine
 from harness.progress import duration
 from harness.remote import partition
-from harness.remote.partition import Submission
 from harness.remote.records import PlannedPart
 from harness.report.plan import SUBSTITUTE
 from harness.untrusted import escaped
 
-# Rows of the short quote and of all parts; further ones are counted, or joined by instance type.
-_MOST_TYPES, _MOST_PARTS = 4, 24
-
 
 @dataclass(frozen=True)
 class Quote:
-    """A run that could begin: its parts, the requests that launch them, and the bounds of their cost.
+    """A run that could begin: its parts, and the bounds of their cost.
 
     ``most``: machines at once; ``attempts``: machines that the service gives a part without a cap, one after the other;
     ``ending``: the command that ends all machines.
     """
 
     parts: Sequence[PlannedPart]
-    submissions: Sequence[Submission]
     machines: Mapping[str, ChosenMachine]
     cap_usd: float | None
     most: int
@@ -46,12 +41,7 @@ class Quote:
     @property
     def worst_usd(self) -> float:
         """Cost if every machine lives as long as it may."""
-        return partition.worst_usd(self.submissions, self.attempts, self.cap_usd)
-
-    @property
-    def longest_s(self) -> float:
-        """The most that a machine may live."""
-        return max(map(partition.usual_limit_s, self.parts)) + partition.BEYOND_LIMIT_S
+        return partition.worst_usd(self.parts, self.attempts, self.cap_usd)
 
     @property
     def expected_s(self) -> float:
@@ -68,20 +58,27 @@ class Quote:
         """Print the machines, what they cost, and how to stop them; ``wide``: every part, and all remarks."""
         priced = any(part.usd_per_hour for part in self.parts)
         if priced or wide:
-            to.print(self._every_part() if wide else self._types())
-        for line in (*self._further(wide), *notes, *self._remarks(wide), *(self._sums() if priced else self._times())):
+            to.print(self._table(wide))
+        for line in (*notes, *self._remarks(wide), *(self._sums() if priced else self._times())):
             to.print(escape(escaped(line)), highlight=False, soft_wrap=True)
 
-    def _types(self) -> Table:
-        table = _table("machine", "parts", "builds", "jobs", "time", "US$", "profiles")
-        for same in self._by_type()[:_MOST_TYPES]:
-            mark = "" if all(part.measured for part in same) else "~"
-            time = mark + duration(sum(part.expected_s for part in same))
-            usd = f"{partition.expected_usd(same):.2f}"
+    def _table(self, wide: bool) -> Table:
+        """Return a row for each part (``wide``), or for each instance type."""
+        table = Table(box=None, pad_edge=False)
+        for head in ("part" if wide else "parts", "machine", "builds", "jobs", "disk", "time", "US$", "profiles"):
+            left = head in ("part", "machine", "profiles")
+            table.add_column(head, justify="left" if left else "right", no_wrap=True)
+        for same in [[part] for part in self.parts] if wide else self._by_type():
             names = dict.fromkeys(job.cell.profile for part in same for job in part.jobs)
-            profiles = ", ".join(map(self._profile, names))
-            mark = f" {SUBSTITUTE}" if any(self._substitutes(name) for name in names) else ""
-            table.add_row(same[0].instance_type + mark, str(len(same)), *_counts(same), time, usd, profiles)
+            table.add_row(
+                same[0].name if wide else str(len(same)),
+                same[0].instance_type + (f" {SUBSTITUTE}" if any(self._substitutes(name) for name in names) else ""),
+                *_counts(same),
+                f"{max(part.disk_gib for part in same)} GiB",
+                ("" if all(part.measured for part in same) else "~") + duration(sum(part.expected_s for part in same)),
+                f"{partition.expected_usd(same):.2f}",
+                ", ".join(map(self._profile, names)),
+            )
         return table
 
     def _substitutes(self, profile: str) -> bool:
@@ -101,31 +98,6 @@ class Quote:
         ordered = sorted(self.parts, key=lambda part: part.instance_type)
         groups = [list(same) for _, same in itertools.groupby(ordered, lambda part: part.instance_type)]
         return sorted(groups, key=partition.expected_usd, reverse=True)
-
-    def _further(self, wide: bool) -> Iterator[str]:
-        further = len(self._by_type()) - _MOST_TYPES
-        if further > 0 and not wide:
-            yield f"{further} more types of machine: --wide"
-
-    def _every_part(self) -> Table:
-        table = _table("part", "machine", "builds", "jobs", "disk", "hours", "", "US$/h", "US$")
-        together = len(self.parts) > _MOST_PARTS
-        for _, alike in itertools.groupby(
-            self.parts, lambda part: (part.instance_type, not part.jobs) if together else part.name
-        ):
-            same = list(alike)
-            first, last = same[0], same[-1]
-            table.add_row(
-                first.name if first is last else f"{first.name}-{last.name}",
-                first.instance_type,
-                *_counts(same),
-                f"{max(part.disk_gib for part in same)} GiB",
-                f"{sum(part.expected_s for part in same) / 3600:.2f}",
-                "measured" if all(part.measured for part in same) else "assumed",
-                f"{max(part.usd_per_hour for part in same):.4f}",
-                f"{partition.expected_usd(same):.2f}",
-            )
-        return table
 
     def _remarks(self, wide: bool) -> Iterator[str]:
         chosen = self.machines.values()
@@ -150,17 +122,11 @@ class Quote:
         assumed = "" if all(part.measured for part in self.parts) else " (~: assumed, not from stored results)"
         yield f"about US$ {self.expected_usd:.2f}, done in about {duration(self.expected_s)}{assumed}"
         cap = self.cap_usd is not None
+        longest_s = max(map(partition.usual_limit_s, self.parts)) + partition.BEYOND_LIMIT_S
         again = "" if cap or self.attempts == 1 else f" and {self.attempts} machines a part"
         by = "time limits and --max-usd" if cap else "time limits"
-        yield f"never more than US$ {self.worst_usd:.2f}, {duration(self.longest_s)} a machine{again}, by {by}"
+        yield f"never more than US$ {self.worst_usd:.2f}, {duration(longest_s)} a machine{again}, by {by}"
         yield f"to stop: {self.ending} ends every machine; Ctrl-C leaves them running"
-
-
-def _table(*heads: str) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for head in heads:
-        table.add_column(head, justify="left" if head in ("part", "machine", "profiles", "") else "right", no_wrap=True)
-    return table
 
 
 def _counts(parts: Sequence[PlannedPart]) -> tuple[str, str]:

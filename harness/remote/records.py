@@ -139,14 +139,13 @@ class RemoteRun:
 
 @dataclass(frozen=True)
 class Launch:
-    """A request for machines, written before the backend gets it.
+    """A request for a part's machine, written before the backend gets it; ``name`` is the part's.
 
-    ``at`` is the storage's time in seconds since 1970, ``usd_per_hour`` the sum over the parts, ``notes`` what the
-    backend remembers of its last request, ``machine`` the machine's id, and ``usd`` the cost once the launch is over.
+    ``at`` is the storage's time in seconds since 1970, ``notes`` what the backend remembers of its last request,
+    ``machine`` the machine's id, and ``usd`` the cost once the launch is over.
     """
 
     name: str
-    parts: tuple[str, ...]
     limit_s: int
     attempts: int
     at: float
@@ -187,8 +186,6 @@ class Heartbeat:
     job's key; ``notice`` a spot interruption that EC2 announced.
     """
 
-    part: str
-    instance_id: str
     phase: str
     current: str | None = None
     notice: str | None = None
@@ -202,8 +199,6 @@ class WorkerEnd:
     ``cut_off``: the machine failed or was taken away, so the job that ran last says nothing about its system.
     """
 
-    part: str
-    instance_id: str
     ok: bool
     detail: ForeignText | None = None
     cut_off: bool = False

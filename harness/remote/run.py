@@ -236,9 +236,8 @@ class SuiteRun:
 
     def _quote(self, draft: Draft) -> Quote:
         backend, cap = self.backend, self._cap(draft.run)
-        submissions = backend.split(draft.parts)
         machines, most = backend.market.machines, self.request.how.most
-        return Quote(draft.parts, submissions, machines, cap, most, backend.attempts, backend.ending)
+        return Quote(draft.parts, machines, cap, most, backend.attempts, backend.ending)
 
     def _new(self, draft: Draft) -> list[PlannedPart]:
         """Return the parts that no command has launched yet."""
@@ -246,8 +245,7 @@ class SuiteRun:
             return list(draft.parts)
         run_journal = Journal(self.work, draft.run)
         run_journal.recall()
-        launched = {name for launch in run_journal.launches.values() for name in launch.parts}
-        return [part for part in draft.parts if part.name not in launched]
+        return [part for part in draft.parts if part.name not in run_journal.launches]
 
     def _cap(self, open_run: RemoteRun | None) -> float | None:
         """Return the request's cap, else the cap that an open run began with."""

@@ -3,8 +3,9 @@
 An input is packed into a temporary file of the cache and uploaded under the hash of its bytes, never over an object
 that is there.  Packing is deterministic, so two orchestrators that ship the same input use one object.
 
-No object is believed for its name.  The ledger of this machine says what was packed or checked here, and the storage
-states by its checksum whether the object still is that.  Otherwise the input is packed again, and gets another name if
+No object is believed for its name, because whoever may write to the storage can have placed it.  The ledger in this
+machine's cache says what was packed or checked here, and the storage states by its checksum whether the object still is
+that.  Otherwise the input is packed again, and gets another name if
 a stranger's object has the first.
 
 Workers take all names and hashes from their part, and the hash of the bundle from their launch.  This trust remains:
@@ -24,7 +25,7 @@ import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -47,7 +48,6 @@ from harness.launch.images import builder
 from harness.remote import archive, records
 from harness.remote.bundle import bundle_entries
 from harness.remote.failures import OURS_TO_MEND, PASSING
-from harness.remote.ledger import Ledger, LedgerEntry
 from harness.remote.records import (
     ARCHIVE,
     PartJob,
@@ -58,7 +58,7 @@ from harness.remote.records import (
     dump,
     fetch,
 )
-from harness.remote.storage import Storage
+from harness.remote.storage import ObjectState, Storage
 from harness.untrusted import to_json
 
 log = logging.getLogger(__name__)
@@ -72,7 +72,22 @@ _INDEXES = f"{records.INPUTS}/{records.INDEXES}"
 _MOST_TIMES = 1000
 _LEAST_BYTES = 1 << 30
 
+# Version of the packed form; a change ships everything again.
+_FORMAT = 2
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class LedgerEntry:
+    """An object whose content this machine knows; ``checksum`` is what the storage stated of it (`ObjectState`)."""
+
+    shipped: ShippedInput
+    checksum: str
+
+    def is_there(self, state: ObjectState | None) -> bool:
+        """Return whether the storage still states that content."""
+        wanted = (self.shipped.size_bytes, self.checksum)
+        return state is not None and bool(self.checksum) and (state.size_bytes, state.checksum) == wanted
 
 
 class Shipper:
@@ -93,7 +108,6 @@ class Shipper:
                 ' engines do; switch it off ("features": {"containerd-snapshotter": false} in its daemon.json)'
             )
         self._work, self._engine, self._cache = work, engine, cache
-        self._ledger = Ledger(cache, work.where())
         self._shipped: dict[tuple[str, str], Any] = {}
 
     def bundle(self) -> ShippedInput:
@@ -161,7 +175,7 @@ class Shipper:
             if error.code in PASSING | OURS_TO_MEND:
                 raise
             raise RemoteError(f"{error}; it stays there and was not used", "BadInput") from error
-        self._ledger.note(_index(key), adopted)
+        self._note(_index(key), adopted)
         return adopted.shipped
 
     def part(
@@ -213,12 +227,12 @@ class Shipper:
         if known is not None:
             return known
         entry = self._upload(folder, what, pack)
-        self._ledger.note(key, entry)
+        self._note(key, entry)
         return entry.shipped
 
     def _known(self, key: str, folder: str) -> ShippedInput | None:
         """Return the input of an entry that still holds; copy it before the bucket's rule deletes it."""
-        entry = self._ledger.find(key)
+        entry = self._entry(key)
         state = None if entry is None else self._work.state(entry.shipped.name)
         if entry is None or state is None or not entry.is_there(state):
             return None
@@ -227,8 +241,24 @@ class Shipper:
         renewed = self._copy(entry.shipped, folder)
         if renewed is None:
             return None
-        self._ledger.note(key, renewed)
+        self._note(key, renewed)
         return renewed.shipped
+
+    def _entry(self, key: str) -> LedgerEntry | None:
+        """Return the ledger's entry of a key, which names an input's content (hashes, an image's digest)."""
+        with suppress(OSError, RemoteError):
+            return records.read(LedgerEntry, key, self._ledger_file(key).read_bytes())
+        return None
+
+    def _note(self, key: str, entry: LedgerEntry) -> None:
+        """Write an entry of the ledger over an earlier one."""
+        file = self._ledger_file(key)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with filesystem.atomic_write(file) as path:
+            path.write_bytes(dump(entry))
+
+    def _ledger_file(self, key: str) -> Path:
+        return self._cache / "shipped" / f"{digest([_FORMAT, self._work.where(), key])}.json"
 
     def _upload(self, folder: str, what: str, pack: Callable[[Path], None]) -> LedgerEntry:
         """Pack an input; upload it unless the storage has the same bytes under their hash."""
@@ -293,7 +323,7 @@ class Fetcher:
     def dataset(self, shipped: ShippedInput, folder: Path) -> None:
         """Unpack a dataset into a new folder."""
         folder.mkdir(parents=True)
-        self._unpack(shipped, f"the dataset {folder.name}", folder)
+        self.unpack(shipped, f"the dataset {folder.name}", folder)
 
     def index(self, key: str, shipped: ShippedInput) -> None:
         """Unpack and verify an index, unless the cache has it."""
@@ -301,7 +331,7 @@ class Fetcher:
             return
         cached = indexes.folder(self._cache, key)
         with filesystem.scratch_folder(cached.parent, cached.name) as fresh:
-            self._unpack(
+            self.unpack(
                 shipped, f"the index {key}", fresh, lambda name: name == FACTS or name.split("/")[0] == INDEX_DATA
             )
             made, content = indexes.read(fresh), None
@@ -316,9 +346,10 @@ class Fetcher:
             filesystem.remove_tree(cached)  # damaged
             fresh.rename(cached)
 
-    def _unpack(
+    def unpack(
         self, shipped: ShippedInput, what: str, folder: Path, allowed: Callable[[str], bool] | None = None
     ) -> None:
+        """Download an input, check it against its record, and unpack it into an existing folder."""
         most, place = _LEAST_BYTES + _MOST_TIMES * shipped.size_bytes, self._work.where(shipped.name)
         with self._downloaded(shipped, what) as file, gzip.open(file) as source:
             archive.unpack(cast(IO[bytes], source), folder, what=place, most_bytes=most, allowed=allowed)

@@ -7,81 +7,27 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 
-from rich.live import Live
-from rich.markup import escape
-from rich.table import Table
-
-from harness.driver.records import Outcome
 from harness.errors import HarnessError, RemoteError
 from harness.jobs import orchestrator
-from harness.progress import console
 from harness.remote import partition
 from harness.remote.backend import ENDED, RUNNING, UNKNOWN, Backend, LaunchRefused, PartState
 from harness.remote.failures import until_answered
 from harness.remote.journal import Journal, WorkerRecords
 from harness.remote.local_results import LocalResults, fetch_job
-from harness.remote.partition import Submission
-from harness.remote.records import Launch, PartJob, PlannedPart, RemoteRun
+from harness.remote.records import Launch, PartJob, PlannedPart
 from harness.remote.shipment import Shipper
 from harness.remote.storage import Storage
 from harness.results.schema import Result
 
 log = logging.getLogger(__name__)
 
-DisplayLine = tuple[str, str, str, str]
 # They speak of one job; the others are fetched before it is raised.
 _OF_THE_JOB = frozenset({"BadJob", "TooLarge", "NoSuchKey", "InvalidObjectState"})
 _AT_ONCE = 8
-
-
-class RunDisplay:
-    """Display of one line for each machine, and one for each fetched job."""
-
-    def __init__(self, run: RemoteRun) -> None:
-        self._title = run.run_id
-        self._jobs = sum(len(part.jobs) for part in run.parts)
-        self._expected_usd = partition.expected_usd(run.parts)
-        self._live: Live | None = None
-        self._shown: dict[str, str] = {}
-        self._fetched = 0
-
-    @contextmanager
-    def open(self) -> Iterator[None]:
-        """Draw on a terminal meanwhile."""
-        with ExitStack() as stack:
-            if console().is_terminal:
-                live = Live(console=console(), refresh_per_second=2, transient=True)
-                self._live = stack.enter_context(live)
-            yield
-        self._live = None
-
-    def came(self, result: Result, expected: Outcome) -> None:
-        """Print a fetched job."""
-        self._fetched += 1
-        log.info(orchestrator.line(self._fetched, self._jobs, [result], expected))
-
-    def update(self, lines: list[DisplayLine], committed_usd: float) -> None:
-        """Show the run's status; without a terminal, only changes."""
-        money = f"at most US$ {committed_usd:.2f} so far, about {self._expected_usd:.2f} in all"
-        if not self._expected_usd:
-            money = f"{self._fetched} of {self._jobs} jobs"
-        if self._live is not None:
-            table = Table(title=escape(f"{self._title}: {money}"), title_justify="left", box=None)
-            for head in ("part", "type", "state", "jobs"):
-                table.add_column(head, justify="right" if head == "jobs" else "left")
-            for line in lines:
-                table.add_row(*map(escape, line))
-            self._live.update(table)
-            return
-        for name, machine, state, _ in lines:
-            if state not in ("waiting", self._shown.get(name)):
-                self._shown[name] = state
-                log.info(f"{name}{f' ({machine})' if machine else ''}: {state}  ({money})")
 
 
 @dataclass(frozen=True)
@@ -119,15 +65,15 @@ class RunWatch:
     given_up: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.display = RunDisplay(self.journal.run)
-        self._submissions = {submission.name: submission for submission in self.backend.split(self.journal.run.parts)}
+        self._parts = {part.name: part for part in self.journal.run.parts}
         self._states: dict[str, PartState] = {}
-        self._over: set[str] = set()  # names of submissions
-        self._finished: set[str] = set()  # names of parts
+        self._over: set[str] = set()
         self._attempts: dict[str, int] = {}
         self._ending: dict[str, tuple[float, float, str]] = {}  # part -> first and last request, and why
         self._indexes: set[str] = set()
         self._damaged: dict[str, str] = {}  # job or index -> what is wrong with it
+        self._shown: dict[str, str] = {}
+        self._fetched = 0
         self._heard: float | None = None  # since when backend and storage answer
 
     def run(self) -> list[str]:
@@ -141,9 +87,8 @@ class RunWatch:
         for launch in self.journal.launches.values():
             if launch.usd is not None:
                 self._close(launch)
-        with self.display.open():
-            while not until_answered(self._tick, self._wait):
-                self._wait()
+        while not until_answered(self._tick, self._wait):
+            self._wait()
         alive = until_answered(self.backend.alive, self._wait)
         if not alive:
             until_answered(self.journal.close, self._wait)
@@ -159,11 +104,8 @@ class RunWatch:
     def _close(self, launch: Launch) -> None:
         """Note a launch that another command settled."""
         self._over.add(launch.name)
-        if count := self._left(self._submissions[launch.name]):
+        if count := len(self.local_results.left(self._parts[launch.name])):
             self._give_up(f"{launch.name}: {count} jobs left undone before")
-
-    def _left(self, submission: Submission) -> int:
-        return sum(len(self.local_results.left(part)) for part in submission.parts)
 
     def _wait(self) -> None:
         self.timeouts.sleep(self.timeouts.poll_s)
@@ -178,25 +120,21 @@ class RunWatch:
         heard, self._heard = self._heard, None
         self.work.ask_time()
         # The backend first: what the storage shows after a worker is gone is all that it ever uploaded.
-        self._states |= self.backend.look(self.launched, self._submissions)
+        self._states |= self.backend.look(self.launched)
         for launch in self.launched:
-            machine = self._states[launch.parts[0]].machine
+            machine = self._states[launch.name].machine
             if machine is not None and launch.machine is None:  # EC2 forgets it an hour after its end
                 self.journal.put_launch(replace(launch, machine=machine.instance_id))
-        open_parts = [part for launch in self.launched for part in self._submissions[launch.name].parts]
-        live = [part for part in open_parts if part.name not in self._finished]
-        states = {part.name: self._states[part.name] for part in live}
-        begun = [state for state in states.values() if state.phase in (RUNNING, ENDED)]
+        live = [self._parts[launch.name] for launch in self.launched]
+        begun = [state for part in live if (state := self._states[part.name]).phase in (RUNNING, ENDED)]
         self.journal.look(worker_id for state in begun for worker_id in state.workers)
         self._heard = heard or self.work.clock.now
         self._arrivals(live)
         for part in live:
-            self._part(part, states[part.name])
-        for launch in self.launched:
-            self._settle(launch)
+            self._part(part, self._states[part.name])
         self._launches()
-        self.display.update(self._lines(), self.committed_usd)
-        return self._over >= self._submissions.keys()
+        self._show()
+        return self._over >= self._parts.keys()
 
     def _last(self, state: PartState) -> WorkerRecords:
         """Return the records of the last worker of a part that wrote any."""
@@ -230,7 +168,9 @@ class RunWatch:
         for key, result in zip(wanted, came, strict=True):
             if isinstance(result, Result):
                 self.local_results.keys.add(result.key)
-                self.display.came(result, self.local_results.planned(wanted[key][0]).expected)
+                self._fetched += 1
+                expected = self.local_results.planned(wanted[key][0]).expected
+                log.info(orchestrator.line(self._fetched, self._jobs, [result], expected))
             elif isinstance(result, RemoteError) and result.code in _OF_THE_JOB:
                 self._damage(key, result)
             else:
@@ -271,7 +211,7 @@ class RunWatch:
             self._finish(part, state)
         elif now - last > self.timeouts.again_s:
             if not done and part.name not in self._ending:
-                log.info(f"{self._name(part, state)}: ended, because {why}")
+                log.info(f"{_part_name(part, state)}: ended, because {why}")
             self._ending[part.name] = (first, now, why)
             self.backend.end(part.name, state, why)
 
@@ -292,8 +232,16 @@ class RunWatch:
         return f"no sign of life for {silent / 60:.0f} min" if silent > most else None
 
     def _finish(self, part: PlannedPart, state: PartState) -> None:
-        """Close a part whose machine is gone for good: its uploads are fetched."""
-        self._finished.add(part.name)
+        """Close a part whose machine is gone for good, with its cost: its uploads are fetched."""
+        self._give_up_missing(part, state)
+        launch = self.journal.launches[part.name]
+        # What does not go costs all that it may.
+        usd = partition.cost_usd(launch, state.seconds if state.phase == ENDED else None)
+        self.journal.put_launch(replace(launch, usd=usd))
+        self._over.add(part.name)
+
+    def _give_up_missing(self, part: PlannedPart, state: PartState) -> None:
+        """Record the jobs that a part's worker interrupted or left undone, and why."""
         last = self._last(state)
         end, heartbeat = last.end, last.heartbeat
         missing = self.local_results.left(part)
@@ -305,7 +253,7 @@ class RunWatch:
         left = "its worker skipped it" if end else "its worker went away"
         why = "; ".join(dict.fromkeys(filter(None, reasons))) or left
         if unbuilt and (missing or not part.jobs):
-            log.info(f"{self._name(part, state)}: {len(unbuilt)} indexes are not built ({why})")
+            log.info(f"{_part_name(part, state)}: {len(unbuilt)} indexes are not built ({why})")
         if not missing:
             return
         # A worker that ended by itself interrupted no job, unless its record says so.
@@ -314,110 +262,94 @@ class RunWatch:
             reason = self._damaged.get(job.key) or (why if job.key == current else None)
             if reason is not None:
                 when = last.heartbeat_at or self.work.clock.now
-                machine = self.backend.market.known.get(part.instance_type)
-                self.local_results.interrupt(job, f"interrupted: {reason}", when, state.machine, machine)
+                self.local_results.interrupt(job, f"interrupted: {reason}", when, state.machine)
         begun = f"begun {state.attempts} times; " if state.attempts > 1 else ""
-        self._give_up(f"{self._name(part, state)}: {len(missing)} jobs left undone: {begun}{why}")
+        self._give_up(f"{_part_name(part, state)}: {len(missing)} jobs left undone: {begun}{why}")
 
     def _give_up(self, line: str) -> None:
         self.given_up.append(f"{line}; the same command plans them again")
         log.info(line)
 
-    def _settle(self, launch: Launch) -> None:
-        """Record that a launch is over, and its cost."""
-        parts = self._submissions[launch.name].parts
-        if not {part.name for part in parts} <= self._finished:
-            return
-        states = [self._states[part.name] for part in parts]
-        # What does not go costs all that it may.
-        usd = partition.cost_usd(launch, parts, [state.seconds if state.phase == ENDED else None for state in states])
-        self.journal.put_launch(replace(launch, usd=usd))
-        self._over.add(launch.name)
-
     def _launches(self) -> None:
-        """Launch ready submissions, up to the limit of machines at once."""
-        waiting = [submission for name, submission in self._submissions.items() if name not in self._over]
-        for submission in waiting:
-            launch = self.journal.launches.get(submission.name)
+        """Launch ready parts, up to the limit of machines at once."""
+        waiting = [part for name, part in self._parts.items() if name not in self._over]
+        for part in waiting:
+            launch = self.journal.launches.get(part.name)
             if launch is not None:
                 # The command that wrote it may have died before its request.
-                if any(self._states[part.name].phase == UNKNOWN for part in submission.parts):
-                    self._launch(launch, submission)
-            elif self._all_there(submission):
-                self._over.add(submission.name)
-            elif len(self.launched) < self.most and self._ready(submission):
-                self._new_launch(submission, waiting)
+                if self._states[part.name].phase == UNKNOWN:
+                    self._launch(launch, part)
+            elif not self.local_results.left(part) and all(self._has_index(build.key) for build in part.builds):
+                self._over.add(part.name)
+            elif len(self.launched) < self.most and self._ready(part):
+                self._new_launch(part, waiting)
 
-    def _new_launch(self, submission: Submission, waiting: list[Submission]) -> None:
-        begun = {submission.name, *self.journal.launches, *self._over}
+    def _new_launch(self, part: PlannedPart, waiting: list[PlannedPart]) -> None:
+        begun = {part.name, *self.journal.launches, *self._over}
         others = [other for other in waiting if other.name not in begun]
         left_usd = None if self.cap_usd is None else self.cap_usd - self.committed_usd
-        launch = partition.plan_launch(submission, others, self.work.clock.now, self.backend.attempts, left_usd)
+        launch = partition.plan_launch(part, others, self.work.clock.now, self.backend.attempts, left_usd)
+        left = self.local_results.left(part)
         if launch is None:
             if not self.launched:  # nothing is promised that could come back
                 reason = f"what is left of --max-usd, US$ {max(left_usd or 0.0, 0.0):.2f}, is not enough"
-                self._give_up(f"{submission.name}: {self._left(submission)} jobs left undone: {reason}")
-                self._over.add(submission.name)
+                self._give_up(f"{part.name}: {len(left)} jobs left undone: {reason}")
+                self._over.add(part.name)
             return
-        for part in submission.parts:
-            self.put_part(part, self.local_results.left(part))
+        self.put_part(part, left)
         # Before the request: money that may be spent is promised first.
         launch = self.journal.new_launch(launch)
         if launch.usd is None:
-            self._launch(launch, submission)
+            self._launch(launch, part)
         else:
             self._close(launch)
 
-    def _launch(self, launch: Launch, submission: Submission) -> None:
-        for part in submission.parts:
-            self._states.setdefault(part.name, PartState(UNKNOWN, "launching"))
+    def _launch(self, launch: Launch, part: PlannedPart) -> None:
+        self._states.setdefault(part.name, PartState(UNKNOWN, "launching"))
         try:
-            self.backend.launch(launch, submission, self.journal.put_launch)
+            self.backend.launch(launch, part, self.journal.put_launch)
         except LaunchRefused as error:
             self.journal.drop_launch(launch.name)
             self._over.add(launch.name)
-            self._give_up(f"{submission.name}: {self._left(submission)} jobs left undone: {error}")
+            self._give_up(f"{part.name}: {len(self.local_results.left(part))} jobs left undone: {error}")
 
-    def _all_there(self, submission: Submission) -> bool:
-        """Return whether every job is fetched and every index is in the storage."""
-        return not self._left(submission) and all(map(self._has_index, submission.builds))
-
-    def _ready(self, submission: Submission) -> bool:
+    def _ready(self, part: PlannedPart) -> bool:
         """Return whether each needed index is in the storage, or its builder has ended without it."""
-        making = {key for name, other in self._submissions.items() if name not in self._over for key in other.builds}
-        return all(key not in making or self._has_index(key) for key in submission.needs)
+        open_parts = (other for name, other in self._parts.items() if name not in self._over)
+        making = {build.key for other in open_parts for build in other.builds}
+        return all(key not in making or self._has_index(key) for key in part.needs)
 
     def _has_index(self, key: str) -> bool:
         if key not in self._indexes and self.shipper.find_index(key) is not None:
             self._indexes.add(key)
         return key in self._indexes
 
-    def _name(self, part: PlannedPart, state: PartState) -> str:
-        names = (part.instance_type, state.machine.instance_id if state.machine else "")
-        machine = " ".join(filter(None, names))
-        return f"{part.name} ({machine})" if machine else part.name
+    @property
+    def _jobs(self) -> int:
+        return sum(len(part.jobs) for part in self._parts.values())
 
-    def _lines(self) -> list[tuple[str, str, str, str]]:
-        """Return name, machine, state and finished jobs of each submission that is not over."""
-        lines = []
-        for name, submission in self._submissions.items():
-            if name in self._over:
-                continue
-            states = [self._states.get(part.name) for part in submission.parts]
-            jobs = [job for part in submission.parts for job in part.jobs]
-            fetched = sum(job.key in self.local_results.keys for job in jobs)
-            lines.append((name, submission.parts[0].instance_type, self._words(states), f"{fetched}/{len(jobs)}"))
-        return lines
+    def _show(self) -> None:
+        """Log the states of parts that have changed."""
+        expected_usd = partition.expected_usd(self._parts.values())
+        money = f"at most US$ {self.committed_usd:.2f} so far, about {expected_usd:.2f} in all"
+        progress = money if expected_usd else f"{self._fetched} of {self._jobs} jobs"
+        for launch in self.launched:
+            state = self._words(self._states[launch.name])
+            if state != self._shown.get(launch.name):
+                self._shown[launch.name] = state
+                log.info(f"{_name(launch.name, self._parts[launch.name].instance_type)}: {state}  ({progress})")
 
-    def _words(self, states: list[PartState | None]) -> str:
-        known = [state for state in states if state is not None]
-        if not known:
-            return "waiting"
-        words = []
-        for state in known:
-            heartbeat = self._last(state).heartbeat
-            word = heartbeat.phase if heartbeat is not None and state.phase == RUNNING else state.words
-            words.append(f"{word}: {state.reason}" if state.reason and state.phase != ENDED else word)
-        if len(words) == 1:
-            return words[0]
-        return ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
+    def _words(self, state: PartState) -> str:
+        heartbeat = self._last(state).heartbeat
+        word = heartbeat.phase if heartbeat is not None and state.phase == RUNNING else state.words
+        return f"{word}: {state.reason}" if state.reason and state.phase != ENDED else word
+
+
+def _part_name(part: PlannedPart, state: PartState) -> str:
+    return _name(part.name, part.instance_type, state.machine.instance_id if state.machine else "")
+
+
+def _name(part: str, *machine: str) -> str:
+    """Return a part's name with its machine's type and id, as far as known."""
+    known = " ".join(filter(None, machine))
+    return f"{part} ({known})" if known else part

@@ -46,7 +46,6 @@ log = logging.getLogger(__name__)
 HEARTBEAT_VARIABLE = "HARNESS_HEARTBEAT_S"
 LOG = "log.txt"
 _MOST_LOG_BYTES = 256 << 10
-_UNKNOWN = "unknown"
 # The engine may be silent for as long while it loads an image.
 _ENGINE_S = 3600
 # So begins harness's message about an engine that it has lost.
@@ -112,24 +111,6 @@ def heartbeat_s() -> float:
     return float(os.environ.get(HEARTBEAT_VARIABLE) or 30.0)
 
 
-@dataclass(frozen=True)
-class Host:
-    """The machine of a worker, where it is not rented for it.
-
-    ``cache`` is shared with other workers; ``code`` is the unpacked bundle, if this process runs another harness;
-    ``earlier`` are the workers that began the part before; ``wanted`` returns whether the worker is to go on.
-    """
-
-    name: str = _UNKNOWN
-    cache: Path | None = None
-    code: Path | None = None
-    earlier: tuple[str, ...] = ()
-    wanted: Callable[[], bool] = lambda: True
-
-
-_HERE = Host()
-
-
 class Worker:
     """One worker, which does one part."""
 
@@ -141,13 +122,23 @@ class Worker:
         part: str,
         root: Path,
         launcher: str = "docker",
-        host: Host = _HERE,
+        *,
+        cache: Path | None = None,
+        code: Path | None = None,
+        earlier: tuple[str, ...] = (),
+        wanted: Callable[[], bool] = lambda: True,
     ) -> None:
+        """Take what a machine that is not rented for the part has, too.
+
+        ``cache`` is shared with other workers; ``code`` is the unpacked bundle, if this process runs another harness;
+        ``earlier`` are the workers that began the part before; ``wanted`` returns whether the worker is to go on.
+        """
         self._work, self._worker_id, self._part, self._launcher = work, worker_id, part, launcher
         self._run, self._folder = work.below(records.run(run_id)), work.below(records.worker(worker_id))
-        self._root, self._host, self._cache = root, host, host.cache or root / "cache"
+        self._root, self._cache = root, cache or root / "cache"
+        self._code, self._earlier, self._wanted = code, earlier, wanted
         self._log_file, self._status_file = root / LOG, root / "status.json"
-        self._heartbeat = Heartbeat(part, host.name, "fetching")
+        self._heartbeat = Heartbeat("fetching")
         self._interval_s = heartbeat_s()
         self._child: subprocess.Popen[bytes] | None = None
         self._stop = threading.Event()
@@ -155,14 +146,11 @@ class Worker:
     def live(self) -> bool:
         """Do the part, report every failure, return whether all is done."""
         self._status_file.unlink(missing_ok=True)
-        machine = environment.machine()
-        if machine is not None:
-            self._heartbeat = replace(self._heartbeat, instance_id=machine.instance_id)
         detail, stopped = "the agent was ended", False
         heartbeats = threading.Thread(target=self._send_heartbeats, name="heartbeats", daemon=True)
         try:
             heartbeats.start()
-            detail = self._do(machine.instance_type if machine else None)
+            detail = self._do()
         except HarnessError as error:
             detail = str(error)
         except KeyboardInterrupt:
@@ -181,14 +169,15 @@ class Worker:
             self._end(detail, cut_off=stopped or self._heartbeat.notice is not None or _ENGINE_LOST in detail)
         return not detail
 
-    def _do(self, instance_type: str | None) -> str:
+    def _do(self) -> str:
         """Fetch and run; return the first failure in a line, or nothing."""
         part = fetch(WorkerPart, self._run, records.part(self._part))
         if part is None:
             raise UsageError(f"{self._run.where(records.part(self._part))}: the part does not exist")
         part = self._rest(part)
-        if part.instance_type not in ("", instance_type):
-            own = instance_type or "of an unknown type"
+        machine = environment.machine() if part.instance_type else None
+        if part.instance_type != (machine.instance_type if machine else ""):
+            own = machine.instance_type if machine else "of an unknown type"
             raise UsageError(f"this machine is {own}, but the part {part.name} needs {part.instance_type}")
         if not part.jobs and not part.builds:
             return ""
@@ -216,7 +205,7 @@ class Worker:
         start = _START.format(parent=os.getpid())
         command = [sys.executable, "-c", start, "run", "--launcher", self._launcher, "--cache", str(self._cache)]
         command += ["--part", str(self._root / "part.json"), "--results", str(self._root / "results")]
-        root = self._host.code or Path(harness.__file__).resolve().parent.parent
+        root = self._code or Path(harness.__file__).resolve().parent.parent
         own = {"PYTHONPATH": str(root), "PYTHONUNBUFFERED": "1"}
         variables = child_process.environment(*child_process.HARNESS, **own)
         if (root / OWN_IMAGES).is_dir():
@@ -243,14 +232,14 @@ class Worker:
 
     def _is_wanted(self) -> bool:
         with contextlib.suppress(RemoteError):
-            return self._host.wanted()
+            return self._wanted()
         return True
 
     def _rest(self, part: WorkerPart) -> WorkerPart:
         """Return the rest of a part: skip the jobs and use the indexes that its earlier workers uploaded."""
         done: set[str] = set()
         built: dict[str, ShippedInput] = {}
-        for earlier in self._host.earlier:
+        for earlier in self._earlier:
             folder = records.worker(earlier)
             done |= {records.job_of(stored.name) for stored in self._work.below(folder).list(f"{records.JOBS}/")}
             for build in part.builds:
@@ -304,9 +293,7 @@ class Worker:
     def _end(self, detail: str, *, cut_off: bool) -> None:
         """Write the end; give up after ten minutes of a paid machine."""
         line = " ".join(concealed(detail).split())[:1000]
-        end = WorkerEnd(
-            self._part, self._heartbeat.instance_id, not detail, foreign(line or None), bool(detail) and cut_off
-        )
+        end = WorkerEnd(not detail, foreign(line or None), bool(detail) and cut_off)
 
         def report() -> None:
             self._upload_log()

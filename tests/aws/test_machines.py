@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from harness.analysis import published
-from harness.aws.machines import MachineOptions, choose, of_suite, platforms_of, survey
+from harness.aws.machines import MachineOptions, accepted, of_suite, platforms_of, survey
 from harness.config import data_root
 from harness.driver.records import Envelope
 from harness.errors import UsageError
@@ -23,7 +23,11 @@ SMALL = Envelope("cpu1-mem1", 1, GIB)
 def chosen(snapshot: Snapshot, *profiles: Envelope, **wanted: object) -> dict[str, ChosenMachine]:
     named = {profile.name: profile for profile in profiles or (SMALL,)}
     declared = wanted.pop("declared", {})
-    return choose(named, snapshot, MachineOptions(**wanted), declared)
+    found = survey(named, snapshot, MachineOptions(**wanted), declared)
+    for refused in found.values():
+        if isinstance(refused, UsageError):
+            raise refused
+    return accepted(found)
 
 
 def test_cheapest_type_with_room_for_the_host_is_chosen(snapshot: Snapshot) -> None:
@@ -81,7 +85,7 @@ def test_suite_names_one_type_and_the_command_line_names_all(snapshot: Snapshot)
     ("name", "profile", "says"),
     [
         ("m6i.larg", SMALL, "Did you mean 'm6i.large'"),
-        ("t3.large", SMALL, "--burstable"),
+        ("t3.large", SMALL, "t3.large is burstable"),
         ("a1.large", SMALL, "does not run on it"),
         ("p2.xlarge", SMALL, "p2.xlarge is no longer rented: .* lacks it"),
         ("p3.2xlarge", SMALL, "facts are of 2022-12-05.; --instance g4dn.4xlarge has at least its resources"),
@@ -95,10 +99,6 @@ def test_suite_names_one_type_and_the_command_line_names_all(snapshot: Snapshot)
 def test_impossible_instance_type_is_refused(snapshot: Snapshot, name: str, profile: Envelope, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         chosen(snapshot, profile, instance=name)
-
-
-def test_burstable_type_is_chosen_only_on_request(snapshot: Snapshot) -> None:
-    assert chosen(snapshot, instance="t3.large", burstable=True)["cpu1-mem1"].name == "t3.large"
 
 
 def test_gpu_profile_gets_a_type_with_a_supported_driver(snapshot: Snapshot) -> None:

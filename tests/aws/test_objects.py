@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.aws.clients import Connections, parse_uri
-from harness.aws.objects import Objects, checksum_of_upload, checksums_of
+from harness.aws.objects import Objects, checksums_of
 from harness.errors import RemoteError
 from harness.remote import failures
 from tests.aws import server
@@ -62,10 +62,10 @@ def test_s3_states_the_checksum_of_an_upload(objects: Objects, tmp_path: Path, s
     assert objects.state("file") is None
     assert objects.upload_new("file", path)
     state = objects.state("file")
-    assert state and (state.size_bytes, state.checksum) == (size, checksum_of_upload(path))
+    assert state and (state.size_bytes, state.checksum) == (size, objects.checksum_of(path))
     assert objects.download("file", tmp_path / "back", 1 << 40) == hashlib.sha256(path.read_bytes()).hexdigest()
     path.write_bytes(b"y" * size)
-    assert size == 0 or state.checksum != checksum_of_upload(path)
+    assert size == 0 or state.checksum != objects.checksum_of(path)
 
 
 @pytest.mark.parametrize("size", SIZES)

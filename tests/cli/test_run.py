@@ -94,7 +94,7 @@ def test_quote_ends_with_the_command_of_its_own_options(
 ) -> None:
     monkeypatch.delenv("HARNESS_WORK", raising=False)
     bench.suite(profiles=["cpu1-mem1", "cpu16-mem32"])
-    chosen = ("--only", "planted/*/*/cpu1-mem1", "--instance", "t3.large", "--burstable", "--spot", "--max-usd", "3")
+    chosen = ("--only", "planted/*/*/cpu1-mem1", "--instance", "m6i.large", "--spot", "--max-usd", "3")
     done = harness("run", "test-suite.toml", "--launcher", "ec2", "--dry-run", *chosen)
     assert done.exit_code == 0, done.output
     assert "- spot capacity costs at most that" in done.stdout

@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from harness.aws.batch.agent import container
 from harness.aws.clients import S3Uri
 from harness.aws.objects import Objects
 from harness.aws.results import mirror, publish
@@ -56,9 +55,9 @@ _PLANNED = PlannedPart("0001", "c7g.large", 0.07, 20, (_JOB,))
 _RECORDS: dict[str, Any] = {
     "part": _PART,
     "run": RemoteRun("suite-1", "ec2", "suite", "r", "o", (_PLANNED,), {"region": "us-east-1"}),
-    "heartbeat": Heartbeat("0001", "i-1", "measuring", "k", "n"),
-    "end": WorkerEnd("0001", "i-1", False, "x", True),
-    "launch": Launch("l", ("0001",), 3600, 1, 1.5, 0.07),
+    "heartbeat": Heartbeat("measuring", "k", "n"),
+    "end": WorkerEnd(False, "x", True),
+    "launch": Launch("l", 3600, 1, 1.5, 0.07),
     "input": _INPUT,
     "claim": Claim("host-1-0123"),
     "assignment": Assignment("s3://bucket/work", "AROA:i-1", _PART, "status.json"),
@@ -220,19 +219,6 @@ def _read_lock(folder: Path, _scratch: Path) -> None:
     publish.SuiteLock(cast(Objects, _Locked(folder / "lock.json")), "us")._acquire()
 
 
-def _make_launch(folder: Path) -> None:
-    (folder / "launch.json").write_bytes(records.dump(_RECORDS["launch"]))
-
-
-def _read_launch(folder: Path, _scratch: Path) -> str:
-    """Read a launch as the agent of Batch does, which ends with a line."""
-    try:
-        return container.part_of(io.BytesIO(_content(folder / "launch.json", container.MOST_BYTES + 1)), 0)
-    except SystemExit as error:
-        assert str(error).startswith("harness: "), error
-        return str(error)
-
-
 def _make_record(folder: Path) -> None:
     (folder / "result.json").write_text(json.dumps({"files": {"log.txt.gz": "0" * 64}}), encoding="utf-8")
 
@@ -240,7 +226,6 @@ def _make_record(folder: Path) -> None:
 READERS = (
     Reader("records of workers", _make_records, _read_records, tuple(f"{name}.json" for name in _RECORDS)),
     Reader("archives", _make_archive, _read_archive, ("a.tar", "b.tar.gz")),
-    Reader("launches", _make_launch, _read_launch, ("launch.json",), errors=(), weight=0.25),
     Reader(
         "listings of S3",
         _make_listing,
@@ -254,9 +239,9 @@ READERS = (
     ),
     Reader("uploaded jobs", _make_job, _read_job, ("job.tar",)),
     Reader(
-        "hashes of mirrored records",
+        "files of mirrored records",
         _make_record,
-        lambda folder, _: mirror._hashes(_content(folder / "result.json")),
+        lambda folder, _: mirror._files_of(_content(folder / "result.json")),
         ("result.json",),
         errors=(),
         skips=frozenset({"a link to a secret"}),

@@ -23,7 +23,6 @@ def _modules(folder: str, names: str) -> tuple[str, ...]:
 FUZZED = {
     *_modules("", "config containment untrusted"),
     *_modules("analysis", "first_stage published published_measures rejudge row_cache"),
-    *_modules("aws/batch/agent", "container"),
     *_modules("aws/results", "mirror publish"),
     *_modules(
         "datasets",
@@ -45,15 +44,14 @@ FUZZED = {
 }
 # Module of harness -> what it reads, which no stranger writes.
 OWN = {
+    "aws/batch/agent/container": "a bundle, whose hash it checks",
     "aws/batch/agent/host": "the agent's own files",
     "aws/batch/suite_stack": "a template of harness",
     "aws/clients": "the name of this machine's owner",
     "aws/ec2/user_data": "a shipped script",
-    "remote/folder_worker": "archives, which `archives` covers",
     "remote/shared_folder": "bytes that `records of workers` and `archives` parse",
     "remote/bundle": "files that go to workers, unread",
-    "remote/ledger": "what this machine has written",
-    "remote/shipment": "archives, which `archives` covers",
+    "remote/shipment": "archives, which `archives` covers, and what this machine has written",
     "aws/ec2/account": "policies that AWS returns",
     "aws/templates/__init__": "shipped files",
     "aws/objects": "files that go to S3, unread",

@@ -88,20 +88,6 @@ def test_all_means_use_the_same_interval_method() -> None:
     assert evaluate.mean_estimate(by_query) == stats.mean(np.abs(values), floor=0.0, ceiling=1.0)
 
 
-@pytest.mark.parametrize(
-    ("values", "low", "high"),
-    [
-        ([1.0] * 11, 0.025 ** (1 / 11), 1.0),  # the printed 1.0000 (1.0000 to 1.0000)
-        ([0.0] * 30, 0.0, 1 - 0.025 ** (1 / 30)),
-        ([1.0] * 49 + [0.0], *scipy.stats.binomtest(49, 50).proportion_ci(method="exact")),
-        ([1.0] * 20 + [0.0] * 30, *scipy.stats.binomtest(20, 50).proportion_ci(method="exact")),
-    ],
-)
-def test_binary_measures_have_the_exact_interval(values: list[float], low: float, high: float) -> None:
-    found = evaluate.mean_estimate({f"q{n:02}": value for n, value in enumerate(values)})
-    assert (found.low, found.high) == pytest.approx((low, high))
-
-
 def test_no_measure_has_a_zero_width_interval() -> None:
     for value in (0.0, 0.25, 0.5, 1.0):
         for others in range(5):

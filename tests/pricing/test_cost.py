@@ -75,26 +75,6 @@ def test_impossible_quantities_are_refused(model: Any, arguments: tuple[float, .
         model(*arguments)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_properties_of_both_cost_models(seed: int) -> None:
-    rng = random.Random(seed)
-    price, latency_s, lanes = 10 ** rng.uniform(-2, 2), 10 ** rng.uniform(-4, 1), rng.randrange(1, 64)
-    one = cost.usd_per_million(latency_s, price)
-    # Twice the price, or twice the time, is twice the cost.
-    assert cost.usd_per_million(latency_s, 2 * price) == pytest.approx(2 * one)
-    assert cost.usd_per_million(2 * latency_s, price) == pytest.approx(2 * one)
-    # A machine that answers exactly one query at a time costs the same in both models; one that answers several at
-    # a time costs that much less when it is kept busy.
-    assert cost.usd_per_million_saturated(1 / latency_s, price) == pytest.approx(one)
-    assert cost.usd_per_million_saturated(lanes / latency_s, price) == pytest.approx(one / lanes)
-    # A million sequential queries take as long as the cost says.
-    assert one / price == pytest.approx(latency_s * 1e6 / 3600)
-    # Documents: the pace is all that counts.
-    documents, times = rng.randrange(1, 10**6), rng.randrange(2, 9)
-    build = cost.build_usd_per_million_documents(latency_s, price, documents)
-    assert cost.build_usd_per_million_documents(latency_s * times, price, documents * times) == pytest.approx(build)
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_cost_intervals_follow_from_the_measured_ones(seed: int) -> None:
     rng = random.Random(seed)

@@ -93,23 +93,6 @@ def write_profiles(tmp_path: Path, text: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    ("name", "cpus", "memory_bytes", "gpus"),
-    [
-        ("cpu1-mem256m", 1, 256 * 2**20, 0),
-        ("cpu1-mem1", 1, GIB, 0),
-        ("cpu2-mem4", 2, 4 * GIB, 0),
-        ("cpu1-mem4", 1, 4 * GIB, 0),
-        ("cpu16-mem32", 16, 32 * GIB, 0),
-        ("gpu1-cpu1-mem4", 1, 4 * GIB, 1),
-        ("gpu1-cpu16-mem32", 16, 32 * GIB, 1),
-    ],
-)
-def test_shipped_profiles_match_their_names(name: str, cpus: int, memory_bytes: int, gpus: int) -> None:
-    envelope = instances.hardware_profile(name)
-    assert (envelope.name, envelope.cpus, envelope.memory_bytes, envelope.gpus) == (name, cpus, memory_bytes, gpus)
-
-
 def test_shipped_profile_names_match_their_hardware() -> None:
     profiles = instances.hardware_profiles()
     assert len(profiles) >= 11

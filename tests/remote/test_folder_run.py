@@ -18,8 +18,7 @@ import pytest
 from harness.driver.records import Outcome
 from harness.errors import UsageError
 from harness.remote import claims, folder_worker, journal, records
-from harness.remote.backend import ENDED, RUNNING, WAITING
-from harness.remote.claims import FREE, HELD, OVER, PartClaims
+from harness.remote.backend import ENDED, RUNNING, WAITING, PartState
 from harness.remote.folder_backend import FolderBackend
 from harness.remote.records import Heartbeat, Launch, PlannedPart, RemoteRun, ShippedInput, WorkerEnd, dump
 from harness.remote.shared_folder import SharedFolder, open_folder
@@ -160,14 +159,14 @@ class Scene:
         run_journal = journal.Journal(work, RUN)
         run_journal.begin()
         self.backend.begin(RUN, ShippedInput("inputs/bundles/b.tar.gz", "0" * 64, 1))
-        self.launch = run_journal.new_launch(Launch("001", ("001",), 3600, 3, 1, 0.0))
+        self.launch = run_journal.new_launch(Launch("001", 3600, 3, 1, 0.0))
         work.ask_time()
 
-    def look(self) -> PartClaims:
+    def look(self) -> PartState:
         return claims.look(self.work, RUN.run_id, "001")
 
     def claim(self, worker: str) -> bool:
-        return claims.claim(self.work, RUN.run_id, "001", self.look(), worker, "here")
+        return claims.claim(self.work, RUN.run_id, "001", self.look(), worker)
 
     def silent(self, worker: str) -> None:
         """A worker wrote its last heartbeat an hour ago."""
@@ -175,11 +174,11 @@ class Scene:
         os.utime(path, (time.time() - 3600,) * 2)
 
     def end(self, worker: str, detail: str = "", *, cut_off: bool = False) -> None:
-        end = WorkerEnd("001", "here", not detail, detail or None, cut_off)  # type: ignore[arg-type]
+        end = WorkerEnd(not detail, detail or None, cut_off)  # type: ignore[arg-type]
         self.work.below(records.worker(worker)).put(records.END, dump(end))
 
     def state(self) -> tuple[str, tuple[str, ...], str]:
-        state = self.backend.look([self.launch], {})["001"]
+        state = self.backend.look([self.launch])["001"]
         return state.phase, state.workers, state.reason
 
 
@@ -191,11 +190,11 @@ def scene(tmp_path: Path) -> Scene:
 
 def test_part_is_free_until_one_worker_claims_it(scene: Scene) -> None:
     found = scene.look()
-    assert found.state == FREE and scene.state() == (WAITING, (), "")
+    assert scene.state() == (WAITING, (), "")
     assert scene.claim("a-1")
-    assert not claims.claim(scene.work, RUN.run_id, "001", found, "b-1", "there"), "both had found it free"
+    assert not claims.claim(scene.work, RUN.run_id, "001", found, "b-1"), "both had found it free"
     assert scene.state() == (RUNNING, ("a-1",), "")
-    assert scene.look().state == HELD and claims.holds(scene.work, RUN.run_id, "001", "a-1")
+    assert claims.holds(scene.work, RUN.run_id, "001", "a-1")
     assert not list(folder_worker.free_parts(scene.work))
     assert not list(scene.work.list(records.worker("b-1"))), "the loser leaves nothing"
 
@@ -204,36 +203,34 @@ def test_silent_workers_part_goes_to_another(scene: Scene) -> None:
     assert scene.claim("a-1")
     scene.silent("a-1")
     [free] = folder_worker.free_parts(scene.work)
-    assert free.found.workers == ("a-1",) and scene.state()[0] == WAITING and "no sign of life" in scene.state()[2]
+    assert free[2].workers == ("a-1",) and scene.state()[0] == WAITING and "no sign of life" in scene.state()[2]
     assert scene.claim("b-1") and scene.state() == (RUNNING, ("a-1", "b-1"), "")
     assert not claims.holds(scene.work, RUN.run_id, "001", "a-1"), "it stops, should it still live"
 
 
 @pytest.mark.parametrize(
-    ("detail", "cut_off", "state"),
-    [("", False, OVER), ("a signal ended the agent", True, FREE), ("exit code 1", False, OVER)],
+    ("detail", "cut_off", "phase"),
+    [("", False, ENDED), ("a signal ended the agent", True, WAITING), ("exit code 1", False, ENDED)],
 )
 def test_ended_part_is_free_only_if_its_worker_was_stopped(
-    scene: Scene, detail: str, cut_off: bool, state: str
+    scene: Scene, detail: str, cut_off: bool, phase: str
 ) -> None:
     assert scene.claim("a-1")
     scene.end("a-1", detail, cut_off=cut_off)
-    assert scene.look() == PartClaims(("a-1",), state, detail)
+    assert scene.state() == (phase, ("a-1",), detail)
 
 
 def test_part_is_given_up_after_some_workers(scene: Scene) -> None:
     for number in range(claims.ATTEMPTS):
-        assert scene.look().state == FREE and scene.claim(f"a-{number}")
+        assert scene.state()[0] == WAITING and scene.claim(f"a-{number}")
         scene.silent(f"a-{number}")
-    assert scene.look().state == OVER and scene.state()[0] == ENDED
+    assert scene.state()[0] == ENDED
 
 
-def test_stopped_part_and_closed_run_end_their_worker(scene: Scene) -> None:
+def test_closed_run_ends_its_worker(scene: Scene) -> None:
     assert scene.claim("a-1")
-    state = scene.backend.look([scene.launch], {})["001"]
-    scene.backend.end("001", state, "it is enough")
-    assert scene.state()[0] == ENDED and not claims.holds(scene.work, RUN.run_id, "001", "a-1")
     journal.Journal(scene.work, RUN).close()
+    assert not claims.holds(scene.work, RUN.run_id, "001", "a-1")
     assert not list(folder_worker.free_parts(scene.work))
 
 
@@ -247,7 +244,7 @@ def test_heartbeat_comes_before_the_claim(scene: Scene) -> None:
     """Else another worker could take the part for one of a dead worker."""
     assert scene.claim("a-1")
     beat = records.fetch(Heartbeat, scene.work.below(records.worker("a-1")), records.HEARTBEAT)
-    assert beat == Heartbeat("001", "here", "fetching")
+    assert beat == Heartbeat("fetching")
 
 
 def test_finished_run_leaves_only_its_inputs(tmp_path: Path) -> None:
@@ -257,7 +254,7 @@ def test_finished_run_leaves_only_its_inputs(tmp_path: Path) -> None:
     work.put("inputs/bundles/b.tar.gz", b"bundle")
     journal.Journal(work, run).begin()
     backend.begin(run, ShippedInput("inputs/bundles/b.tar.gz", "0" * 64, 1))
-    assert claims.claim(work, RUN.run_id, "001", claims.look(work, RUN.run_id, "001"), "a-1", "here")
+    assert claims.claim(work, RUN.run_id, "001", claims.look(work, RUN.run_id, "001"), "a-1")
     journal.Journal(work, run).close()
     backend.tidy()
     backend.tidy()  # again after an error

@@ -17,7 +17,7 @@ from harness.jobs.inputs import IndexBuild
 from harness.pricing import instances
 from harness.pricing.offers import ChosenMachine
 from harness.remote import partition
-from harness.remote.partition import Grouping, Submission, committed_usd, plan_launch
+from harness.remote.partition import Grouping, committed_usd, plan_launch
 from harness.remote.records import Launch, PlannedPart
 from tests.support import sample_records
 from tests.support.job_fixtures import planned
@@ -151,7 +151,7 @@ def test_a_limit_is_above_the_estimate_and_below_the_time_outs() -> None:
     assumed = replace(sure, measured=False)
     assert (
         sure.expected_s
-        < partition.least_limit_s([sure])
+        < partition.least_limit_s(sure)
         < partition.usual_limit_s(sure)
         < partition.usual_limit_s(assumed)
         < 10**6
@@ -164,11 +164,11 @@ PART = PlannedPart("p", "m6i.large", 0.36, 30, expected_s=3600, worst_s=40_000, 
 
 
 def launch(name: str, limit_s: int, attempts: int = 1, usd_per_hour: float = 0.36) -> Launch:
-    return Launch(name, (name,), limit_s, attempts, 0.0, usd_per_hour)
+    return Launch(name, limit_s, attempts, 0.0, usd_per_hour)
 
 
 def test_without_a_cap_a_part_has_the_usual_limit_and_is_begun_again() -> None:
-    limits = plan_launch(Submission("p", (PART,)), [], 0.0, 3)
+    limits = plan_launch(PART, [], 0.0, 3)
     assert limits is not None
     assert (limits.limit_s, limits.attempts) == (3 * 3600, 3)
 
@@ -181,33 +181,31 @@ def test_without_a_cap_a_part_has_the_usual_limit_and_is_begun_again() -> None:
 )
 def test_promised_and_spent_never_exceed_the_cap(cap: float, rates: list[float], lived: list[float]) -> None:
     launches: dict[str, Launch] = {}
-    waiting = [Submission(f"{n}", (replace(PART, name=f"{n}", usd_per_hour=rate),)) for n, rate in enumerate(rates)]
-    for number, submission in enumerate(waiting):
-        made = plan_launch(submission, waiting[number + 1 :], 0.0, 3, cap - committed_usd(launches.values()))
+    waiting = [replace(PART, name=f"{n}", usd_per_hour=rate) for n, rate in enumerate(rates)]
+    for number, part in enumerate(waiting):
+        made = plan_launch(part, waiting[number + 1 :], 0.0, 3, cap - committed_usd(launches.values()))
         if made is None:
             continue
         launches[made.name] = made
         assert committed_usd(launches.values()) <= cap + 1e-6
         if number % 2:
             used = lived[number] * (made.limit_s + partition.BEYOND_LIMIT_S)
-            launches[made.name] = replace(made, usd=partition.cost_usd(made, submission.parts, [used]))
+            launches[made.name] = replace(made, usd=partition.cost_usd(made, used))
             assert committed_usd(launches.values()) <= cap + 1e-6
 
 
 def test_launch_leaves_the_waiting_parts_their_least_money() -> None:
-    need = partition.most_usd(0.36, partition.least_limit_s([PART]))
-    cap, waiting = 2 * need + 0.01, [Submission(name, (replace(PART, name=name),)) for name in "ab"]
+    need = partition.most_usd(0.36, partition.least_limit_s(PART))
+    cap, waiting = 2 * need + 0.01, [replace(PART, name=name) for name in "ab"]
     launches: list[Launch] = []
-    for number, submission in enumerate(waiting):
-        made = plan_launch(submission, waiting[number + 1 :], 0.0, 3, cap - committed_usd(launches))
-        assert made is not None and made.limit_s >= partition.least_limit_s([PART]) - 1
+    for number, part in enumerate(waiting):
+        made = plan_launch(part, waiting[number + 1 :], 0.0, 3, cap - committed_usd(launches))
+        assert made is not None and made.limit_s >= partition.least_limit_s(PART) - 1
         launches.append(made)
 
 
 def test_unknown_time_costs_the_whole_limit() -> None:
     made = launch("p", 3600, attempts=2)
-    assert partition.cost_usd(made, [PART], [None]) == pytest.approx(2 * partition.most_usd(0.36, 3600))
-    assert partition.cost_usd(made, [PART], [1800.0]) == pytest.approx(0.18)
-    assert partition.cost_usd(made, [PART], [1.0]) == partition.cost_usd(made, [PART], [60.0]), (
-        "a minute is billed at least"
-    )
+    assert partition.cost_usd(made, None) == pytest.approx(2 * partition.most_usd(0.36, 3600))
+    assert partition.cost_usd(made, 1800.0) == pytest.approx(0.18)
+    assert partition.cost_usd(made, 1.0) == partition.cost_usd(made, 60.0), "a minute is billed at least"

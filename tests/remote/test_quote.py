@@ -12,7 +12,6 @@ from harness.jobs.inputs import IndexBuild
 from harness.pricing import instances
 from harness.pricing.offers import ChosenMachine
 from harness.remote import partition
-from harness.remote.partition import Submission
 from harness.remote.quote import Quote
 from harness.remote.records import PartJob, PlannedPart
 from harness.results.schema import Cell
@@ -28,9 +27,7 @@ REMARKED = {"p": ChosenMachine(KNOWN["m6i.large"], 0.2, "p is priced on t3.small
 
 
 def quote(*parts: PlannedPart, cap: float | None = None, most: int = 8, attempts: int = 1) -> Quote:
-    shown = parts or (BUILD, WORK)
-    submissions = [Submission(part.name, (part,)) for part in shown]
-    return Quote(shown, submissions, REMARKED, cap, most, attempts, "`harness ec2 reap`")
+    return Quote(parts or (BUILD, WORK), REMARKED, cap, most, attempts, "`harness ec2 reap`")
 
 
 def lines(shown: Quote, *, wide: bool = False) -> list[str]:
@@ -41,9 +38,9 @@ def lines(shown: Quote, *, wide: bool = False) -> list[str]:
 
 def test_quote_says_where_how_much_how_long_and_how_to_stop() -> None:
     head, work, build, prices, remark, about, never, stop = lines(quote())
-    assert head.split() == ["machine", "parts", "builds", "jobs", "time", "US$", "profiles"]
-    assert work.split() == ["m6i.large", "1", "0", "3", "1.0", "h", "0.20", "cpu1-mem1"]
-    assert build.split() == ["c6i.large", "1", "1", "0", "~30", "min", "0.05"]
+    assert head.split() == ["parts", "machine", "builds", "jobs", "disk", "time", "US$", "profiles"]
+    assert work.split() == ["1", "m6i.large", "0", "3", "40", "GiB", "1.0", "h", "0.20", "cpu1-mem1"]
+    assert build.split() == ["1", "c6i.large", "1", "0", "30", "GiB", "~30", "min", "0.05"]
     assert prices == "prices: of a date" and remark.endswith("which is left out: why")
     assert about == "about US$ 0.25, done in about 1.0 h (~: assumed, not from stored results)"
     limits = [partition.usual_limit_s(part) for part in (BUILD, WORK)]
@@ -54,26 +51,15 @@ def test_quote_says_where_how_much_how_long_and_how_to_stop() -> None:
 
 def test_wide_quote_has_every_part() -> None:
     _, build, work, *notes = (line.split() for line in lines(quote(), wide=True))
-    assert build == ["001", "c6i.large", "1", "0", "30", "GiB", "0.50", "assumed", "0.1000", "0.05"]
-    assert work == ["002", "m6i.large", "0", "3", "40", "GiB", "1.00", "measured", "0.2000", "0.20"]
+    assert build == ["001", "c6i.large", "1", "0", "30", "GiB", "~30", "min", "0.05"]
+    assert work == ["002", "m6i.large", "0", "3", "40", "GiB", "1.0", "h", "0.20", "cpu1-mem1"]
     assert len(notes) == 5
 
 
-def test_wide_quote_of_many_parts_joins_rows() -> None:
-    many = [replace(WORK, name=f"{number:03}") for number in range(2, 207)]
-    _, first, rest, *_ = (line.split() for line in lines(quote(BUILD, *many), wide=True))
-    assert first[0] == "001" and rest[0] == "002-206"
-    assert rest[3] == "615" and float(rest[-1]) == pytest.approx(205 * 0.2)
-    assert len(lines(quote(BUILD, *many[:23]), wide=True)) == 1 + 24 + 5
-
-
-def test_quote_of_many_cells_has_ten_lines() -> None:
+def test_quote_of_many_cells_has_a_line_for_each_type() -> None:
     types = ("m6i.large", "m6i.xlarge", "m6i.2xlarge", "c6i.large")
     cells = [replace(WORK, name=f"{number:03}", instance_type=types[number % 4]) for number in range(24)]
     assert len(lines(quote(BUILD, *cells))) == 10
-    further = [replace(part, instance_type=f"{part.instance_type}-{part.name}") for part in cells]
-    shown = lines(quote(*further))
-    assert len(shown) == 11 and "20 more types of machine: --wide" in shown
 
 
 def test_part_that_waits_for_an_index_is_done_after_it() -> None:
@@ -92,12 +78,6 @@ def test_quote_is_never_more_than_the_cap() -> None:
 def test_quote_counts_the_machines_that_replace_lost_ones() -> None:
     assert quote(attempts=3).worst_usd == pytest.approx(3 * quote().worst_usd)
     assert "2.1 h a machine and 3 machines a part, by time limits" in lines(quote(attempts=3))[-2]
-
-
-def test_parts_of_one_request_have_the_longest_limit() -> None:
-    longer = replace(WORK, name="003", expected_s=36_000, worst_s=72_000)
-    together = replace(quote(WORK, longer), submissions=[Submission("array", (WORK, longer))])
-    assert together.worst_usd == pytest.approx(2 * partition.most_usd(0.2, partition.usual_limit_s(longer)))
 
 
 def test_further_remarks_are_counted() -> None:

@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from io import StringIO
@@ -26,9 +26,8 @@ from harness.progress import show_progress
 from harness.remote import journal, records, shipment
 from harness.remote.backend import ENDED, RUNNING, UNKNOWN, WAITING, Backend, LaunchRefused, PartState
 from harness.remote.journal import Journal
-from harness.remote.ledger import Ledger
 from harness.remote.local_results import LocalResults, pack
-from harness.remote.partition import Market, Submission
+from harness.remote.partition import Market
 from harness.remote.records import (
     Heartbeat,
     Launch,
@@ -82,13 +81,9 @@ class FakeBackend(Backend):
     ended: list[tuple[str, str]] = field(default_factory=list)
     refuse: Exception | None = None
     left: list[str] = field(default_factory=list)
-    arrays: bool = False
     name: str = "fake"
     ending: str = "`end it`"
     attempts: int = 3
-
-    def split(self, parts: tuple[PlannedPart, ...]) -> tuple[Submission, ...]:
-        return (Submission("all", parts),) if self.arrays else tuple(Submission(each.name, (each,)) for each in parts)
 
     @property
     def market(self) -> Market:
@@ -100,12 +95,11 @@ class FakeBackend(Backend):
     def begin(self, run: RemoteRun, bundle: ShippedInput) -> None:
         pass
 
-    def launch(self, launch: Launch, submission: Submission, note: Callable[[Launch], None]) -> None:
+    def launch(self, launch: Launch, part: PlannedPart, note: Callable[[Launch], None]) -> None:
         if self.refuse is not None:
             raise self.refuse
         self.launched.append(launch)
-        for each in submission.parts:
-            self.run(each.name)
+        self.run(part.name)
 
     def run(self, name: str, worker: str = "", **changes: Any) -> None:
         workers = (*self.states.get(name, PartState(WAITING, "")).workers, f"{ROLE}:{worker or name}")
@@ -116,9 +110,8 @@ class FakeBackend(Backend):
     def over(self, name: str, reason: str = "", seconds: float | None = 600.0) -> None:
         self.states[name] = replace(self.states[name], phase=ENDED, reason=reason, seconds=seconds)
 
-    def look(self, launches: Sequence[Launch], submissions: Mapping[str, Submission]) -> dict[str, PartState]:
-        names = [name for launch in launches for name in launch.parts]
-        return {name: self.states.get(name, PartState(UNKNOWN, "launching")) for name in names}
+    def look(self, launches: Sequence[Launch]) -> dict[str, PartState]:
+        return {launch.name: self.states.get(launch.name, PartState(UNKNOWN, "launching")) for launch in launches}
 
     def end(self, part: str, state: PartState, why: str) -> None:
         self.ended.append((part, why))
@@ -134,7 +127,7 @@ class Indexes(shipment.Shipper):
     """Finds and adopts indexes, and ships nothing."""
 
     def __init__(self, work: Objects, store: Store) -> None:
-        self._work, self._ledger = work, Ledger(store.folder.with_name("cache"), str(work.place))
+        self._work, self._cache = work, store.folder.with_name("cache")
 
 
 @dataclass
@@ -149,7 +142,6 @@ class Scene:
     written: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.true_clock = self.work.clock
         self.work._connections.clock = self.clock
 
     def watch(self, *parts: PlannedPart, **terms: Any) -> RunWatch:
@@ -181,14 +173,14 @@ class Scene:
         return self.work.below(records.worker(f"{ROLE}:{name}"))
 
     def heartbeat(self, name: str, **changes: Any) -> None:
-        self.folder(name).put(records.HEARTBEAT, dump(replace(Heartbeat("p", f"i-{name}", "measuring"), **changes)))
+        self.folder(name).put(records.HEARTBEAT, dump(replace(Heartbeat("measuring"), **changes)))
 
     def hand_over(self, name: str, *numbers: int) -> None:
         for number in numbers:
             self.folder(name).put_new(records.job(part_job(number).key), packed(JOBS[number].spec))
 
     def end(self, name: str, **changes: Any) -> None:
-        self.folder(name).put_new(records.END, dump(replace(WorkerEnd("p", f"i-{name}", True), **changes)))
+        self.folder(name).put_new(records.END, dump(replace(WorkerEnd(True), **changes)))
 
     @property
     def stored(self) -> list[Result]:
@@ -372,22 +364,6 @@ def test_damaged_job_is_reported_and_the_others_are_fetched(scene: Scene) -> Non
     assert outcomes == {0: Outcome.INTERRUPTED, 1: Outcome.OK, 2: Outcome.OK}
 
 
-def test_the_children_of_an_array_are_settled_together(scene: Scene) -> None:
-    scene.backend.arrays = True
-    watch = scene.ticked(part("p", 0), part("q", 1), part("r", 2))
-    (launch,) = scene.backend.launched
-    assert launch.parts == ("p", "q", "r") and launch.usd_per_hour == pytest.approx(3 * 0.36)
-    for name, number in (("p", 0), ("q", 1)):
-        scene.hand_over(name, number)
-        scene.backend.over(name)
-    assert not watch._tick() and scene.journal.launches["all"].usd is None
-    scene.hand_over("r", 2)
-    scene.backend.over("r", seconds=None)
-    assert watch._tick()
-    most = launch.attempts * 0.36 * (launch.limit_s + 420) / 3600
-    assert scene.journal.launches["all"].usd == pytest.approx(2 * 0.06 + most)
-
-
 @pytest.mark.parametrize("seconds", [60.0, None])
 def test_launch_waits_for_promised_money_that_is_left_or_spent(scene: Scene, seconds: float | None) -> None:
     long = {"expected_s": 3600.0, "worst_s": 36_000.0}
@@ -519,16 +495,13 @@ def test_worker_that_does_not_end_is_given_up_and_costs_its_whole_limit(scene: S
     assert watch.committed_usd == pytest.approx(promised)
 
 
-def test_clock_advances_without_a_worker(scene: Scene) -> None:
+def test_clock_advances_without_a_worker(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else an instance that EC2 never shows is waited for without end: nothing asks S3, whose answers are the clock."""
-    scene.clock = scene.work._connections.clock = scene.true_clock
-    scene.work.size("runs")
-    watch = scene.ticked(part("p", 0))
+    watch, asked = scene.ticked(part("p", 0)), []
     scene.backend.states["p"] = PartState(WAITING, "launching", (f"{ROLE}:p",), 1)
-    before = scene.clock.now
-    time.sleep(2.1)
+    monkeypatch.setattr(Objects, "ask_time", lambda _: asked.append(1))
     watch._tick()
-    assert scene.clock.now > before
+    assert len(asked) == 1
 
 
 def test_listing_of_a_worker_is_bounded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

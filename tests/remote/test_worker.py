@@ -65,10 +65,9 @@ def test_worker_does_its_part_and_uploads_its_jobs(planning: Planning, service: 
     part = planning.part(builds=True)
     assert len(part.jobs) == 3, "two trials, and what a query costs on the system that does nothing"
     assert live(planning, tmp_path / "worker"), log(planning)
-    assert end(planning) == WorkerEnd("0001", "i-0123456789abcdef0", True)
+    assert end(planning) == WorkerEnd(True)
     assert uploaded(planning.work) == sorted(planning.specs)
     last = heartbeat(planning)
-    assert (last.instance_id, last.part) == ("i-0123456789abcdef0", "0001")
     assert (last.phase, last.current, last.notice) == ("finishing", None, None)
     store = Store(tmp_path / "here", "test-suite")
     with store.held():
@@ -91,8 +90,8 @@ def test_worker_uses_exactly_its_rights(planning: Planning, service: imds.Metada
     planning.part(builds=True)
     key = server.worker_key(WORKER_ID)
     server.identify(aws, key, WORKER_ID)
-    code = "import sys; from harness.remote.worker import Host, Worker\nfrom harness.aws import worker\n"
-    code += "Worker.__init__.__defaults__ = ('fake', Host())\n"
+    code = "import sys; from harness.remote.worker import Worker\nfrom harness.aws import worker\n"
+    code += "Worker.__init__.__defaults__ = ('fake',)\n"
     code += "sys.exit(worker.main(sys.argv[1:]))"
     child = [sys.executable, "-c", code, str(planning.work.place), RUN, "0001"]
     variables = {**os.environ, **server.environment(aws, key), agent.ROOT_VARIABLE: str(tmp_path / "worker")}
@@ -148,7 +147,6 @@ def test_a_worker_that_is_no_ec2_instance_ends(
     planning.part()
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     assert "of an unknown type" in wrong(planning, tmp_path / "worker")
-    assert end(planning).instance_id == "unknown"
 
 
 def test_worker_with_a_missing_input_ends(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:

@@ -130,22 +130,6 @@ def test_requested_index_is_uploaded_before_the_first_job(planning: Planning, tm
     assert len(part.builds) == 1 and len(there) == 3 and None not in there
 
 
-def test_every_write_is_to_the_workers_own_folder(planning: Planning, tmp_path: Path) -> None:
-    """IAM allows no other; jobs and records are written where nothing is."""
-    runner, written = PartRun(planning, planning.part(builds=True), tmp_path / "worker"), dict[str, bool]()
-
-    def look(params: dict[str, str], **_: object) -> None:
-        written[params["Key"]] = params.get("IfNoneMatch") == "*"
-
-    client = planning.work.client
-    client.meta.events.register("provide-client-params.s3.PutObject", look)
-    client.meta.events.register("provide-client-params.s3.CreateMultipartUpload", look)
-    runner.run(runner.follower())
-    folder = planning.work.place.key(records.worker(WORKER_ID), "")
-    assert len(written) == 3 + 2 and all(key.startswith(folder) for key in written)
-    assert all(written.values())
-
-
 def test_part_of_builds_alone_uploads_its_indexes(planning: Planning, tmp_path: Path) -> None:
     part = planning.part(builds=True, jobs=())
     runner = PartRun(planning, part, tmp_path / "worker")

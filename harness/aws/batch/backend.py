@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from operator import attrgetter
 from typing import Any
 
@@ -19,38 +19,31 @@ from harness.aws.errors import aws_errors
 from harness.aws.rental import RentalBackend, RentalRequest
 from harness.commands import quoted
 from harness.errors import UsageError, counted
+from harness.jobs.plan import Planned
 from harness.remote import partition
 from harness.remote.backend import ENDED, RUNNING, UNKNOWN, WAITING, PartState
 from harness.remote.failures import concealed
-from harness.remote.partition import Submission
+from harness.remote.partition import Grouping
 from harness.remote.records import Launch, PlannedPart, RemoteRun, ShippedInput
 
 log = logging.getLogger(__name__)
 
-# The largest array that Batch takes.
-_MAXIMUM_ARRAY = 10_000
 # Batch lists a job within this time; a job that it does not describe for the second time is gone.
 _LISTED_S, _FORGOTTEN_S = 60.0, 600.0
 # After this time without a host the user hears why.
 _PATIENCE_S = 180.0
 _PHASES = dict.fromkeys(("STARTING", "RUNNING"), RUNNING) | dict.fromkeys(suite_stack.ENDED, ENDED)
-_NEW = {"status": "SUBMITTED"}
 _FORGOTTEN = PartState(ENDED, "gone", reason="AWS Batch no longer knows the job")
-_KINDS = {
-    "queue": ("describe_job_queues", "jobQueues"),
-    "environment": ("describe_compute_environments", "computeEnvironments"),
-}
 
 
 @dataclass
 class _LaunchedJob:
-    """A launch's job, and the times since which it is doubted, unseen, stuck."""
+    """A part's job, and the times since which it is doubted, unseen, stuck."""
 
     job_id: str | None = None
     doubted: float | None = None
     unseen: float | None = None
     stuck: float | None = None
-    ended: dict[str, PartState] = field(default_factory=dict)
 
 
 def _since(before: float | None, holds: bool, now: float) -> float | None:
@@ -69,23 +62,16 @@ class BatchBackend(RentalBackend):
         super().__init__(request, connections)
         self._role = ""  # begins the worker id of each attempt
         self._jobs: dict[str, _LaunchedJob] = defaultdict(_LaunchedJob)
-        self._ids: dict[str, str] = {}  # part -> the job that does it
         self.ending = quoted("batch cancel", self._suite.name, region=self.region)
 
-    def split(self, parts: Sequence[PlannedPart]) -> tuple[Submission, ...]:
-        """Return the arrays; parts that wait for an index are apart, and one by one where they build one too."""
-        alike: dict[tuple[str, str, str], list[PlannedPart]] = defaultdict(list)
-        for part in parts:
-            system = part.jobs[0].cell.system if part.jobs else part.builds[0].system
-            kind = f"{system}-{self._profile(part)}{'-waits' if part.needs else ''}"
-            # Else two arrays could wait for each other.
-            alone = part.name if part.needs and part.builds else ""
-            alike[kind, part.instance_type, alone].append(part)
-        return tuple(
-            Submission(f"{members[start].name}-{kind}", tuple(members[start : start + _MAXIMUM_ARRAY]))
-            for (kind, *_), members in alike.items()
-            for start in range(0, len(members), _MAXIMUM_ARRAY)
-        )
+    @staticmethod
+    def parts(todo: list[Planned], how: Grouping) -> tuple[PlannedPart, ...]:
+        """Group jobs as usual; a part's name says its system, so that the names of jobs do."""
+
+        def name(part: PlannedPart) -> str:
+            return f"{part.name}-{part.jobs[0].cell.system if part.jobs else part.builds[0].system}"
+
+        return tuple(replace(part, name=name(part)) for part in RentalBackend.parts(todo, how))
 
     def _profile(self, part: PlannedPart) -> str:
         return part.jobs[0].cell.profile if part.jobs else self._suite.build_profile or ""
@@ -110,24 +96,21 @@ class BatchBackend(RentalBackend):
             if stack.outputs.get(suite_stack.logical_name("Jobs", profile)) not in digests:
                 why = f"has no jobs of this version of harness for {profile} on {instance_type}"
                 raise UsageError(f"the stack {stack.name} {why}; change it: {up}")
-        for instance_type in dict.fromkeys(part.instance_type for part in parts):
-            queue = suite_stack.queue_name(suite, instance_type)
-            if ill := self._ill("queue", queue) or self._ill("environment", queue):
-                raise UsageError(f"the {ill}; enable it, or make it again: {quoted('batch down', suite)}, then {up}")
         return []
 
-    def _ill(self, kind: str, name: str) -> str | None:
-        """Return why a queue or a compute environment takes no jobs."""
-        operation, key = _KINDS[kind]
-        with aws_errors(f"looking for the {kind} {name}"):
-            described = getattr(self._connections.client("batch"), operation)(**{key: [name]})[key]
-        resource = next((resource for resource in described if resource["status"] != "DELETED"), None)
-        if resource is None:
-            return f"{kind} {name} is missing"
-        if resource["state"] == "ENABLED" and resource["status"] not in ("INVALID", "DELETING"):
+    def _ill(self, name: str) -> str | None:
+        """Return why a compute environment makes no instances."""
+        with aws_errors(f"looking for the environment {name}"):
+            described = self._connections.client("batch").describe_compute_environments(computeEnvironments=[name])
+        shown = described["computeEnvironments"]
+        environment = next((each for each in shown if each["status"] != "DELETED"), None)
+        if environment is None:
+            return f"environment {name} is missing"
+        state, status = environment["state"], environment["status"]
+        if state == "ENABLED" and status not in ("INVALID", "DELETING"):
             return None
-        words = (resource["state"].lower(), resource["status"].lower(), concealed(resource.get("statusReason") or ""))
-        return f"{kind} {name} is {', '.join(filter(None, words))}"
+        words = (state.lower(), status.lower(), concealed(environment.get("statusReason") or ""))
+        return f"environment {name} is {', '.join(filter(None, words))}"
 
     def begin(self, run: RemoteRun, bundle: ShippedInput) -> None:
         """Remember the run, and the harness that agents fetch."""
@@ -137,25 +120,23 @@ class BatchBackend(RentalBackend):
             raise UsageError(f"the account stack no longer exists; make it with {quoted('ec2 up', self._work)}")
         self._role = account_stack.worker_role_id
 
-    def launch(self, launch: Launch, submission: Submission, note: Callable[[Launch], None]) -> None:
-        """Submit a launch's job, unless an earlier one may show up."""
+    def launch(self, launch: Launch, part: PlannedPart, note: Callable[[Launch], None]) -> None:
+        """Submit a part's job, unless an earlier one may show up."""
         del note
-        job, first = self._jobs[launch.name], submission.parts[0]
+        job = self._jobs[part.name]
         if job.doubted is not None and self._clock.now - job.doubted < _LISTED_S:
             return
-        count, more = len(submission.parts), dict[str, Any]()
-        if count > 1:  # Batch refuses an array of one
-            more["arrayProperties"] = {"size": count}
+        more: dict[str, Any] = {}
         if launch.attempts != self.attempts:
             more["retryStrategy"] = {"attempts": launch.attempts}
         fresh, job.doubted = job.doubted is None, self._clock.now
-        values = (self._run.run_id, launch.name, self._bundle.name, self._bundle.sha256)
-        with aws_errors(f"submitting {launch.name}"):
+        values = (self._run.run_id, part.name, self._bundle.name, self._bundle.sha256)
+        with aws_errors(f"submitting {part.name}"):
             # Batch makes two jobs of two equal requests, so that none is sent a second time.
             answer = self._connections.client("batch", attempts=1).submit_job(
-                jobName=suite_stack.job_name(self._run.run_id, launch.name),
-                jobQueue=self._queue(first),
-                jobDefinition=suite_stack.definition_name(self._suite.name, self._profile(first)),
+                jobName=suite_stack.job_name(self._run.run_id, part.name),
+                jobQueue=self._queue(part),
+                jobDefinition=suite_stack.definition_name(self._suite.name, self._profile(part)),
                 parameters=dict(zip(suite_stack.PARAMETERS, values, strict=True)),
                 timeout={"attemptDurationSeconds": max(LEAST_TIMEOUT_S, launch.limit_s)},
                 tags={clients.RUN: self._run.run_id, clients.SUITE: self._suite.name, clients.OWNER: self._run.owner},
@@ -166,56 +147,54 @@ class BatchBackend(RentalBackend):
         if fresh:
             job.doubted = None
 
-    def look(self, launches: Sequence[Launch], submissions: Mapping[str, Submission]) -> dict[str, PartState]:
-        """Return the state of every part of these launches, by name."""
-        states = [self._look(launch.name, submissions[launch.name]) for launch in launches]
-        return {part: state for launched in states for part, state in launched.items()}
+    def look(self, launches: Sequence[Launch]) -> dict[str, PartState]:
+        """Return the state of each launched part, by name."""
+        jobs, now = {launch.name: self._jobs[launch.name] for launch in launches}, self._clock.now
+        for name, job in jobs.items():
+            if job.job_id is None or (job.doubted is not None and now - job.doubted < _FORGOTTEN_S):
+                self._find(name, job)
+        ids = [job.job_id for job in jobs.values() if job.job_id is not None]
+        described: dict[str | None, dict[str, Any]] = {
+            shown["jobId"]: shown for shown in suite_stack.described(self._connections, ids)
+        }
+        ill = cache(self._ill)  # asked once for all parts of a queue
+        return {name: self._look(name, job, described.get(job.job_id), ill) for name, job in jobs.items()}
 
-    def _look(self, name: str, submission: Submission) -> dict[str, PartState]:
-        job, now, parts = self._jobs[name], self._clock.now, [part.name for part in submission.parts]
-        if job.job_id is None or (job.doubted is not None and now - job.doubted < _FORGOTTEN_S):
-            self._find(job, submission)
+    def _look(
+        self, name: str, job: _LaunchedJob, shown: Mapping[str, Any] | None, ill: Callable[[str], str | None]
+    ) -> PartState:
+        now = self._clock.now
         if job.job_id is None:
             job.doubted = _since(job.doubted, True, now)
-            return dict.fromkeys(parts, PartState(UNKNOWN, "may be submitted already; looking for it"))
-        ids = [f"{job.job_id}:{number}" for number in range(len(parts))] if len(parts) > 1 else [job.job_id]
-        self._ids |= zip(parts, ids, strict=True)
-        rest = {part: self._ids[part] for part in parts if part not in job.ended}
-        if not rest:
-            return job.ended
-        wanted = list(dict.fromkeys([job.job_id, *rest.values()]))
-        described = {shown["jobId"]: shown for shown in suite_stack.described(self._connections, wanted)}
-        job.unseen = _since(job.unseen, not described, now)
+            return PartState(UNKNOWN, "may be submitted already; looking for it")
+        job.unseen = _since(job.unseen, shown is None, now)
         if job.unseen is not None and now - job.unseen >= _FORGOTTEN_S:
-            job.ended |= dict.fromkeys(rest, _FORGOTTEN)
-            return job.ended
-        # Batch makes the children some time after their array: until then they are as it is.
-        array = described.get(job.job_id, _NEW)
-        shown = {**array, "container": {}, "attempts": ()} if array["status"] in suite_stack.ENDED else _NEW
-        missing = replace(self._state(shown), seconds=None)
-        states = {part: self._state(described[id_]) if id_ in described else missing for part, id_ in rest.items()}
-        job.ended |= {part: state for part, state in states.items() if state.phase == ENDED}
-        reason = self._why_waits(job, submission, [state for state in states.values() if state.phase != ENDED])
-        for part, state in states.items():
-            if state.phase == WAITING:
-                states[part] = replace(state, reason=state.reason or reason)
-        return job.ended | states
+            return _FORGOTTEN
+        state = PartState(WAITING, "submitted") if shown is None else self._state(shown)
+        job.stuck = _since(job.stuck, state.words == "runnable", now)
+        if job.stuck is not None and now - job.stuck >= _PATIENCE_S and not state.reason:
+            why = ill(self._queue(self._part(name))) or "EC2 may have none, or your quota is used up"
+            return replace(state, reason=f"no instance yet: {why}")
+        return state
 
-    def _find(self, job: _LaunchedJob, submission: Submission) -> None:
-        """Find a launch's job by its name; end younger twins."""
-        name = suite_stack.job_name(self._run.run_id, submission.name)
+    def _part(self, name: str) -> PlannedPart:
+        return next(part for part in self._run.parts if part.name == name)
+
+    def _find(self, name: str, job: _LaunchedJob) -> None:
+        """Find a part's job by its name; end younger twins."""
+        job_name = suite_stack.job_name(self._run.run_id, name)
         # With a filter Batch lists jobs in all states, and those whose name begins so.
-        filters = [{"name": "JOB_NAME", "values": [name]}]
-        listed = suite_stack.listed(self._connections, self._queue(submission.parts[0]), filters=filters)
-        jobs = sorted((each for each in listed if each.name == name), key=attrgetter("created", "job_id"))
-        if jobs:
-            job.job_id = jobs[0].job_id
-        for twin in jobs[1:]:
+        filters = [{"name": "JOB_NAME", "values": [job_name]}]
+        listed = suite_stack.listed(self._connections, self._queue(self._part(name)), filters=filters)
+        found = sorted((each for each in listed if each.name == job_name), key=attrgetter("created", "job_id"))
+        if found:
+            job.job_id = found[0].job_id
+        for twin in found[1:]:
             if twin.status not in suite_stack.ENDED:
                 suite_stack.terminate(self._connections, twin.job_id, "harness: submitted twice")
 
     def _state(self, shown: Mapping[str, Any]) -> PartState:
-        """Return the state of a job, or of an array's child."""
+        """Return the state of a job that Batch describes."""
         container, attempts = shown.get("container", {}), shown.get("attempts", ())
         containers = (*(attempt.get("container", {}) for attempt in attempts), container)
         tasks = [each.get("taskArn") for each in containers]
@@ -234,21 +213,6 @@ class BatchBackend(RentalBackend):
         return PartState(
             phase, shown["status"].lower(), tuple(workers), max(len(attempts), len(workers)), reason, seconds
         )
-
-    def _why_waits(self, job: _LaunchedJob, submission: Submission, open_: Sequence[PartState]) -> str:
-        """Return why all open parts have waited for minutes, or nothing."""
-        now, waits = self._clock.now, bool(open_) and all(state.words == "runnable" for state in open_)
-        job.stuck = _since(job.stuck, waits, now)
-        if job.stuck is None or now - job.stuck < _PATIENCE_S:
-            return ""
-        reason = next(filter(None, (state.reason for state in open_)), None)
-        ill = reason or self._ill("environment", self._queue(submission.parts[0]))
-        return f"no instance yet: {ill or 'EC2 may have none, or your quota is used up'}"
-
-    def end(self, part: str, state: PartState, why: str) -> None:
-        """End a part's job, as far as Batch has shown it."""
-        if state.phase != ENDED and part in self._ids:
-            suite_stack.terminate(self._connections, self._ids[part], f"harness: {why}")
 
     def alive(self) -> list[str]:
         """Wait until Batch has ended the suite's instances, unless others use them."""

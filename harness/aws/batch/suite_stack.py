@@ -7,7 +7,6 @@ import base64
 import hashlib
 import logging
 import re
-import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -44,8 +43,6 @@ QUEUES = "Queues"
 ENDED = ("SUCCEEDED", "FAILED")
 _UNFINISHED = ("SUBMITTED", "PENDING", "RUNNABLE", "STARTING", "RUNNING")
 _DESCRIBED_AT_ONCE = 100
-# An array's children end with it; those that have not after this time are ended one by one.
-_GRACE_S = 30.0
 # A job whose machine is lost starts again on another, so often in all.
 ATTEMPTS = 3
 _CANCELLED = "cancelled by harness batch cancel"
@@ -59,7 +56,7 @@ _ALONE_MIB = 512
 # AWS' mirror of Docker Hub, which has no rate limit; images/base/base.toml pins the image.
 _AGENT_REGISTRY = "public.ecr.aws/docker/library"
 # Each submission fills these in.
-PARAMETERS = ("run", "submission", "bundle", "sha256")
+PARAMETERS = ("run", "part", "bundle", "sha256")
 # ECS takes 8192 characters of overrides: the command with its parameters, and variables that Batch adds.
 _MAXIMUM_COMMAND, _LONGEST_PARAMETERS = 7000, 512
 # Unpacks both scripts and the pins, and becomes the first script.
@@ -91,9 +88,9 @@ def queue_name(suite: str, instance_type: str) -> str:
     return _safe(f"harness-{suite}-{instance_type}")
 
 
-def job_name(run_id: str, submission: str) -> str:
-    """Return the name by which later commands find a submission's job."""
-    return _safe(f"{run_id}-{submission}")
+def job_name(run_id: str, part: str) -> str:
+    """Return the name by which later commands find a part's job."""
+    return _safe(f"{run_id}-{part}")
 
 
 def logical_name(*words: str) -> str:
@@ -305,12 +302,11 @@ def _script(name: str) -> str:
 
 @dataclass(frozen=True)
 class BatchJob:
-    """A submitted job; an array is one job of several parts."""
+    """A submitted job."""
 
     job_id: str
     name: str
     status: str
-    parts: int = 1
     created: int = 0
 
 
@@ -334,26 +330,20 @@ def unfinished_jobs(connections: Connections, stack: Stack) -> list[BatchJob]:
         there = connections.client("batch").describe_job_queues(jobQueues=named)["jobQueues"]
     names = [queue["jobQueueName"] for queue in there if queue["status"] != "DELETED"]
     pairs = ((queue, status) for queue in names for status in _UNFINISHED)
+    # A job that begins meanwhile is listed twice.
     jobs = {job.job_id: job for queue, status in pairs for job in listed(connections, queue, jobStatus=status)}
-    unfinished = []
-    for shown in described(connections, list(jobs)):
-        array = shown.get("arrayProperties", {})
-        states: dict[str, int] = array.get("statusSummary") or {}
-        # An array may be shown as pending although all of its children have ended.
-        if not states or any(states.get(status) for status in _UNFINISHED):
-            unfinished.append(replace(jobs[shown["jobId"]], parts=array.get("size", 1)))
-    return unfinished
+    return list(jobs.values())
 
 
 def listed(connections: Connections, queue: str, **filters: Any) -> list[BatchJob]:
-    """Return the jobs of one queue, an array once."""
+    """Return the jobs of one queue."""
     with aws_errors(f"listing the jobs of {queue}"):
         pages = connections.client("batch").get_paginator("list_jobs").paginate(jobQueue=queue, **filters)
-        summaries = [shown for page in pages for shown in page["jobSummaryList"] if ":" not in shown["jobId"]]
-    return [
-        BatchJob(shown["jobId"], shown["jobName"], shown["status"], created=shown.get("createdAt", 0))
-        for shown in summaries
-    ]
+        return [
+            BatchJob(shown["jobId"], shown["jobName"], shown["status"], shown.get("createdAt", 0))
+            for page in pages
+            for shown in page["jobSummaryList"]
+        ]
 
 
 def described(connections: Connections, ids: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -365,7 +355,7 @@ def described(connections: Connections, ids: Sequence[str]) -> Iterator[dict[str
 
 
 def terminate(connections: Connections, job_id: str, reason: str) -> None:
-    """End a job; the children of an array follow after a while."""
+    """End a job."""
     with aws_errors("ending a job"):
         connections.client("batch").terminate_job(jobId=job_id, reason=reason)
 
@@ -376,10 +366,4 @@ def cancel(connections: Connections, stack: Stack) -> tuple[int, int]:
     for job in jobs:
         terminate(connections, job.job_id, _CANCELLED)
         log.info(f"ending  {job.name}")
-    children = [f"{job.job_id}:{number}" for job in jobs if job.parts > 1 for number in range(job.parts)]
-    if children:
-        time.sleep(_GRACE_S)
-    for child in described(connections, children):
-        if child["status"] not in ENDED:
-            terminate(connections, child["jobId"], _CANCELLED)
     return len(jobs), len(instances.wait(lambda: unfinished_jobs(connections, stack)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -22,7 +22,7 @@ from harness.jobs.plan import Planned
 from harness.remote import partition
 from harness.remote.backend import ENDED, RUNNING, UNKNOWN, WAITING, LaunchRefused, PartState
 from harness.remote.failures import OURS_TO_MEND, PASSING
-from harness.remote.partition import Grouping, Submission
+from harness.remote.partition import Grouping
 from harness.remote.records import Launch, PlannedPart, RemoteRun, ShippedInput
 from harness.results.schema import RentedMachine
 
@@ -68,8 +68,6 @@ class Ec2Backend(RentalBackend):
         user_data.refuse_accounts(self._work)
         there = self._find(parts)
         lines = []
-        if self.request.wide:
-            lines.append(f"machine images: {', '.join(f'{ami.image_id} ({ami.name})' for ami in self._amis.values())}")
         here = {subnet.zone for subnet in self._subnets}
         for name, offered in sorted(self._zones.items()):
             if here.isdisjoint(offered):
@@ -106,13 +104,12 @@ class Ec2Backend(RentalBackend):
         if not self._find(run.parts):
             raise UsageError(f"the account stack no longer exists; make it with {quoted('ec2 up', self._work)}")
 
-    def launch(self, launch: Launch, submission: Submission, note: Callable[[Launch], None]) -> None:
+    def launch(self, launch: Launch, part: PlannedPart, note: Callable[[Launch], None]) -> None:
         """Ask zone after zone for an instance.
 
         A resumed command asks first in the zone of the last request: with the same token EC2 then answers with the
         instance that it made, though it may not show it yet.
         """
-        part = submission.parts[0]
         offered, zone = self._zones[part.instance_type], launch.notes.get("zone")
         first = [subnet for subnet in self._subnets if subnet.zone == zone]
         if zone is not None and not first:
@@ -201,9 +198,6 @@ class Ec2Backend(RentalBackend):
                 {"ResourceType": kind, "Tags": clients.as_list(marks)} for kind in ("instance", "volume")
             ],
         }
-        if self._known[part.instance_type].burstable and not part.instance_type.startswith("t1."):
-            # Unlimited, the default of newer types, costs more than the price by the hour.
-            request["CreditSpecification"] = {"CpuCredits": "standard"}
         if run.terms["market"] == "spot":
             once = {"SpotInstanceType": "one-time", "InstanceInterruptionBehavior": "terminate"}
             request["InstanceMarketOptions"] = {"MarketType": "spot", "SpotOptions": once}
@@ -212,9 +206,8 @@ class Ec2Backend(RentalBackend):
     def _instances(self) -> list[OwnedInstance]:
         return instances.find(self._connections, self.region, {clients.RUN: self._run.run_id})
 
-    def look(self, launches: Sequence[Launch], submissions: Mapping[str, Submission]) -> dict[str, PartState]:
+    def look(self, launches: Sequence[Launch]) -> dict[str, PartState]:
         """Return the state of each launched part."""
-        del submissions
         # A living one goes before one that has ended, should there ever be two.
         shown = {
             instance.tags.get(clients.PART): instance for instance in sorted(self._instances(), key=attrgetter("alive"))

@@ -272,7 +272,6 @@ class Ami:
     image_id: str
     root_device: str
     least_gib: int
-    name: str
 
 
 @dataclass(frozen=True)
@@ -313,7 +312,7 @@ def ami(connections: Connections, region: str, system: str, architecture: str, g
     mappings = image.get("BlockDeviceMappings", ())
     disks = [mapping.get("Ebs", {}) for mapping in mappings if mapping.get("DeviceName") == root]
     least = max((disk.get("VolumeSize", 0) for disk in disks), default=0)
-    return Ami(image_id, root, least, image.get("Name", image_id))
+    return Ami(image_id, root, least)
 
 
 def subnets(connections: Connections, region: str, named: Sequence[str | None] = ()) -> list[Subnet]:

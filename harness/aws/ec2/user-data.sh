@@ -109,8 +109,7 @@ def put(name, content, **how):
 
 
 def record(**more):
-    first = {"part": os.environ["PART"], "instance_id": worker.partition(":")[2], "version": @VERSION@}
-    return json.dumps({**first, **more}).encode()
+    return json.dumps({**more, "version": @VERSION@}).encode()
 
 
 if sys.argv[1] == "greet":
@@ -129,7 +128,7 @@ elif sys.argv[1] == "end":
     finally:
         put("log.txt", log)
 END
-export WORK=$work PART=$part
+export WORK=$work
 
 step="writing to $work"
 again "$root/venv/bin/python" "$root/boot.py" greet

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise, takewhile
 from pathlib import Path
-from typing import IO
 
 from harness import filesystem
 from harness.aws.clients import CONNECTIONS, Connections, S3Uri
@@ -52,15 +51,14 @@ _MAXIMUM_BYTES = {
     seals.MANIFEST: seals.MOST_BYTES,
 }
 _MAXIMUM_OTHER_BYTES = 4096 * _MIB
+_MISPLACED = "have names that no results folder uses"
+_OVERSIZE = "are larger than any file that harness writes; remove them"
 # Objects that a line names.
 _SHOWN = 3
 # Listings of one place before it counts as changing all the time.
 _ROUNDS = 4
 # Files of the mirror between two cuts of a listing: a page has 1,000 keys, some of them not in the mirror.
 _RANGE = 700
-_CHUNK = 1 << 20
-# Errors after the answer began, where boto3 does not try again.
-_TRY_AGAIN = ("Unreached", "IncompleteReadError", "FlexibleChecksumError", "Damaged")
 
 
 class Listing:
@@ -72,8 +70,7 @@ class Listing:
     def __init__(self, objects: Iterable[StoredObject]) -> None:
         self.jobs: dict[str, dict[str, StoredObject]] = {}
         self.others: dict[str, StoredObject] = {}
-        self.refused: list[str] = []
-        self.oversize: list[str] = []
+        self.refused: dict[str, list[str]] = {_MISPLACED: [], _OVERSIZE: []}
         self.add(objects)
 
     def add(self, objects: Iterable[StoredObject]) -> None:
@@ -100,19 +97,17 @@ class Listing:
         *folders, name = stored.name.split("/")
         if any(part.startswith(".") and part not in (".", "..") for part in (*folders, name)):
             return False  # a staging folder that another tool copied
-        misplaced = not _is_plain(stored.name) or len(folders) < depth
-        oversize = stored.size_bytes > _MAXIMUM_BYTES.get(name, _MAXIMUM_OTHER_BYTES)
-        if misplaced or oversize:
-            (self.refused if misplaced else self.oversize).append(stored.name)
-        return not (misplaced or oversize)
+        if not _is_plain(stored.name) or len(folders) < depth:
+            self.refused[_MISPLACED].append(stored.name)
+        elif stored.size_bytes > _MAXIMUM_BYTES.get(name, _MAXIMUM_OTHER_BYTES):
+            self.refused[_OVERSIZE].append(stored.name)
+        else:
+            return True
+        return False
 
     def left_out(self) -> Iterator[str]:
-        """Yield lines about refused and oversize objects, the first few by name."""
-        misplaced, large = (
-            "have names that no results folder uses",
-            "are larger than any file that harness writes; remove them",
-        )
-        for names, reason in ((self.refused, misplaced), (self.oversize, large)):
+        """Yield lines about refused objects, the first few by name."""
+        for reason, names in self.refused.items():
             if names:
                 shown = ", ".join(repr(name) for name in names[:_SHOWN])
                 yield f"left out {len(names):,} objects that {reason} ({shown})"
@@ -308,21 +303,19 @@ class _Round:
         """Fetch a job's record and missing files; the record lands last, because it says that the job is whole."""
         record = files[RESULT]
         with self._landing(record, scratch) as partial:
-            with partial.open("wb") as sink:
-                fetch(self.objects, record, sink)
-            hashes = _hashes(partial.read_bytes())
+            fetch(self.objects, record, partial)
             rest = {name: files[name] for name in missing if name != RESULT}
-            if lacking := (hashes.keys() & self.wants) - files.keys():
+            if lacking := (_files_of(partial.read_bytes()) & self.wants) - files.keys():
                 # Written after their page of the listing was made, and before the record's page.
                 folder = record.name.removesuffix(RESULT)
                 now = {stored.name.removeprefix(folder): stored for stored in self.objects.list(folder)}
                 rest |= {name: now[name] for name in lacking & now.keys()}
-            for name, stored in rest.items():
-                self._fetch(stored, scratch, hashes.get(name))
+            for stored in rest.values():
+                self._fetch(stored, scratch)
 
-    def _fetch(self, stored: StoredObject, scratch: Path, sha256: str | None = None) -> None:
-        with self._landing(stored, scratch) as partial, partial.open("wb") as sink:
-            fetch(self.objects, stored, sink, sha256)
+    def _fetch(self, stored: StoredObject, scratch: Path) -> None:
+        with self._landing(stored, scratch) as partial:
+            fetch(self.objects, stored, partial)
 
     @contextmanager
     def _landing(self, stored: StoredObject, scratch: Path) -> Iterator[Path]:
@@ -356,51 +349,29 @@ def list_ranges(objects: Objects, prefix: str, known: Sequence[str], pool: Execu
     return [stored for some in pool.map(list_range, pairwise(cuts)) for stored in some]
 
 
-def fetch(objects: Objects, stored: StoredObject, sink: IO[bytes], sha256: str | None = None) -> None:
-    """Read an object into a file, again if it breaks off or arrives damaged.
-
-    ``sha256`` is the content's by the job's record, for objects whose ETag is no MD5.
-
-    Raises:
-        _Moved: the object has changed since it was listed.
-    """
-    arrived: set[str] = set()
+def fetch(objects: Objects, stored: StoredObject, path: Path) -> None:
+    """Read an object into a file, again if it arrives damaged; raise _Moved if it has changed since it was listed."""
 
     def read() -> None:
-        sink.seek(0)
-        sink.truncate()
-        md5, content, size = hashlib.md5(usedforsecurity=False), hashlib.sha256(), 0
-        with objects.reading(stored.name, IfMatch=f'"{stored.etag}"') as answer:
-            while size <= stored.size_bytes and (chunk := answer["Body"].read(_CHUNK)):
-                size += len(chunk)
-                md5.update(chunk)
-                content.update(chunk)
-                sink.write(chunk)
-        # The ETag of an object in parts is longer; where KMS or the customer encrypts, it only looks like an MD5.
-        plain = answer.get("ServerSideEncryption", "AES256") == "AES256" and "SSECustomerAlgorithm" not in answer
-        if plain and len(stored.etag) == 32:
-            intact = md5.hexdigest() == stored.etag
-        else:  # twice the same: S3 has it so, and `harness verify` says that it is damaged
-            intact = sha256 in (None, content.hexdigest()) or content.hexdigest() in arrived
-            arrived.add(content.hexdigest())
-        if size != stored.size_bytes or not intact:
+        md5 = objects.fetch(stored.name, path, stored.size_bytes, IfMatch=f'"{stored.etag}"')[1]
+        if path.stat().st_size != stored.size_bytes or md5 not in (None, _md5(path)):
             where = objects.place.below(stored.name)
             raise RemoteError(f"{where}: arrived damaged, several times; check the network and try again", "Damaged")
 
     try:
-        retry(read, _TRY_AGAIN)
+        retry(read, {"Damaged"})
     except RemoteError as error:
         if error.code in CHANGED:
             raise _Moved(stored.name) from error
         raise
 
 
-def _hashes(record: bytes) -> dict[str, str]:
-    """Return the hashes of the files that a record names; a damaged record names none."""
+def _files_of(record: bytes) -> set[str]:
+    """Return the names of the files that a record names; a damaged record names none."""
     try:
-        return {str(name): str(sha256) for name, sha256 in parse_json(record)["files"].items()}
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return {}
+        return set(map(str, parse_json(record)["files"]))
+    except (ValueError, KeyError, TypeError):
+        return set()
 
 
 def _time_ns(stored: StoredObject) -> int:

@@ -73,15 +73,14 @@ def work(aws_here: str, monkeypatch: pytest.MonkeyPatch) -> Objects:
 
 @pytest.fixture
 def started(work: Objects, agent: str, engine: docker.DockerClient) -> Iterator[Callable[..., Container]]:
-    """Starts the job's container for parts, as Batch does."""
+    """Starts the job's container for a part, as Batch does."""
     made: list[Container] = []
 
-    def start(*parts: str, checksum: str | None = None, **variables: str) -> Container:
+    def start(part: str, checksum: str | None = None, **variables: str) -> Container:
         packed = bundle()
         work.put("inputs/bundles/x.tar.gz", packed)
-        work.put("runs/run/launches/name.json", json.dumps({"parts": parts}).encode())
         words = command(agent, WORK, server.REGION)
-        given = {"run": "run", "submission": "name", "bundle": "inputs/bundles/x.tar.gz"}
+        given = {"run": "run", "part": part, "bundle": "inputs/bundles/x.tar.gz"}
         given["sha256"] = checksum or sha256(packed).hexdigest()
         filled = [given[word.removeprefix("Ref::")] if word.startswith("Ref::") else word for word in words]
         paths = ("/var/run/docker.sock", "/var/lib/harness")
@@ -136,23 +135,15 @@ def output(container: Container) -> str:
 def test_an_agent_runs_its_part_beside_the_engine(
     started: Callable[..., Container], engine: docker.DockerClient
 ) -> None:
-    job = started("0", "7")
-    assert job.wait()["StatusCode"] == 0, output(job)
+    job = started("7")
+    assert job.wait()["StatusCode"] == 7, output(job)
     [line] = [line for line in output(job).splitlines() if line.startswith("worker: ")]
     work, run, part, _, shared, namespaces = json.loads(line.removeprefix("worker: "))
-    assert (work, run, part, shared) == (str(WORK), "run", "0", "0")
+    assert (work, run, part, shared) == (str(WORK), "run", "7", "0")
     # The host's own, though the container that Batch starts has none of them.
     assert namespaces == {name: str(Path(f"/proc/self/ns/{name}").readlink()) for name in ("pid", "cgroup", "net")}
     assert not agents.siblings(engine)
     assert not list((agents.HOST / "jobs").iterdir())
-
-
-@pytest.mark.parametrize("variables", [{"AWS_BATCH_JOB_ARRAY_INDEX": "1"}, {"AWS_BATCH_JOB_ID": "id:1"}])
-def test_a_child_of_an_array_does_its_own_part_and_its_code_is_the_jobs(
-    variables: dict[str, str], started: Callable[..., Container]
-) -> None:
-    job = started("0", "7", **variables)
-    assert job.wait()["StatusCode"] == 7, output(job)
 
 
 def test_stopped_agent_stops_its_sibling(started: Callable[..., Container], engine: docker.DockerClient) -> None:
@@ -189,19 +180,3 @@ def test_bundle_with_another_hash_is_not_run(started: Callable[..., Container]) 
     assert job.wait()["StatusCode"] == 1
     assert "the bundle is not the one that was sent" in output(job)
     assert "worker:" not in output(job)
-
-
-def test_sibling_of_a_dead_agent_is_removed(
-    started: Callable[..., Container], agent: str, engine: docker.DockerClient
-) -> None:
-    """A sibling that could not end by itself."""
-    lock = agents.HOST / "batch" / "left.lock"
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    lock.touch()
-    left = engine.containers.run(
-        agent, ["sleep", "600"], detach=True, labels={"harness.aws.batch": str(lock)}, network_mode="none"
-    )
-    job = started("0")
-    assert job.wait()["StatusCode"] == 0, output(job)
-    lock.unlink()
-    assert left.id not in agents.siblings(engine)

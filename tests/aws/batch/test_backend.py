@@ -29,7 +29,7 @@ from harness.pricing import instances
 from harness.pricing.offers import ChosenMachine
 from harness.remote import partition
 from harness.remote.backend import PartState
-from harness.remote.partition import Grouping, Submission
+from harness.remote.partition import Grouping
 from harness.remote.records import Launch, PartJob, PlannedPart, RemoteRun, ShippedInput
 from harness.results.schema import Cell
 from tests.aws import server
@@ -80,12 +80,12 @@ def clock() -> Clock:
     return Clock()
 
 
-def backend_of(connections: Connections, clock: Clock | None = None) -> BatchBackend:
+def backend_of(connections: Connections, *parts: PlannedPart, clock: Clock | None = None) -> BatchBackend:
     """The backend of one more command for the same run."""
     connections.clock = cast(Any, clock or Clock())
     request: Any = SimpleNamespace(suite=SUITE, work=WORK, region=server.REGION)
     made = BatchBackend(request, connections)
-    made.begin(RemoteRun("run", "batch", "quick", "r", "owner", ()), BUNDLE)
+    made.begin(RemoteRun("run", "batch", "quick", "r", "owner", parts), BUNDLE)
     return made
 
 
@@ -95,7 +95,7 @@ def begun(
 ) -> Callable[[], BatchBackend]:
     """Makes the backend of one more command for the same run."""
     monkeypatch.setattr(accounts, "find", lambda *_: account)
-    return lambda: backend_of(connections, clock)
+    return lambda: backend_of(connections, ONE, TWO, clock=clock)
 
 
 @pytest.fixture
@@ -117,16 +117,7 @@ def how(*missing: str, build_machine: ChosenMachine | None = XLARGE) -> Grouping
     return Grouping(machines, lambda _job: measured, lambda _build: assumed, found, build_machine)
 
 
-def test_a_part_is_a_system_on_a_profile_and_a_dataset() -> None:
-    todo = [planned(s, p, d, n) for n in range(3) for s in "ab" for p in ("small", "big") for d in ("d", "e")]
-    made = BatchBackend.parts(todo, how())
-    assert len(made) == 8
-    assert all(len(each.jobs) == 3 and len({job.cell for job in each.jobs}) == 1 for each in made)
-    assert len({job.key for each in made for job in each.jobs}) == len(todo)
-    assert len({each.name for each in made}) == 8
-
-
-def test_index_is_built_by_one_job_before_its_searches(backend: BatchBackend) -> None:
+def test_index_is_built_by_one_job_before_its_searches() -> None:
     made = BatchBackend.parts([planned("a", "small"), planned("a", "big"), planned("c", "small")], how("a-d"))
     assert [(len(each.builds), len(each.jobs), each.needs) for each in made] == [
         (1, 0, ()),
@@ -134,16 +125,9 @@ def test_index_is_built_by_one_job_before_its_searches(backend: BatchBackend) ->
         (0, 1, ("a-d",)),
         (0, 1, ()),
     ]
-    assert all(not (each.builds & each.needs) for each in backend.split(made))
 
 
-def test_first_part_builds_the_index_without_a_build_profile(backend: BatchBackend) -> None:
-    made = BatchBackend.parts([planned("a", "small"), planned("a", "big")], how("a-d", build_machine=None))
-    assert [(len(each.builds), each.needs) for each in made] == [(1, ()), (0, ("a-d",))]
-    assert sorted((len(each.builds), len(each.needs)) for each in backend.split(made)) == [(0, 1), (1, 0)]
-
-
-def test_five_thousand_jobs_are_a_few_arrays(backend: BatchBackend) -> None:
+def test_five_thousand_jobs_are_a_thousand_parts() -> None:
     """Each job is looked at a constant number of times: all of it takes a fraction of a second."""
     looked: Counter[str] = Counter()
 
@@ -152,22 +136,13 @@ def test_five_thousand_jobs_are_a_few_arrays(backend: BatchBackend) -> None:
         return DurationEstimate(60, 7200, True)
 
     todo = [planned(s, p, f"d{d}", n) for s in "ab" for p in ("small", "big") for d in range(250) for n in range(5)]
-    found = backend.split(BatchBackend.parts(todo, replace(how(), job_estimate=estimate)))
+    found = BatchBackend.parts(todo, replace(how(), job_estimate=estimate))
     assert len(todo) == looked.total() == 5000
-    assert [len(each.parts) for each in found] == [250] * 4
-    assert sum(len(each.jobs) for submission in found for each in submission.parts) == 5000
-    assert found == backend.split(BatchBackend.parts(todo, how()))
+    assert [len(each.jobs) for each in found] == [5] * 1000
+    assert found == BatchBackend.parts(todo, how())
 
 
-def test_parts_of_a_system_and_profile_are_one_array(backend: BatchBackend) -> None:
-    planned_parts = [part("001", "a"), part("002", "a", "cpu1-mem1"), part("003", "a", dataset="e"), part("004", "c")]
-    found = backend.split(planned_parts)
-    assert [[each.name for each in submission.parts] for submission in found] == [["001", "003"], ["002"], ["004"]]
-    assert len({each.name for each in found}) == 3
-    assert backend.split(planned_parts) == found
-
-
-def test_hybrids_build_waits_for_its_components_in_no_array(backend: BatchBackend) -> None:
+def test_hybrids_build_waits_for_its_components() -> None:
     missing = {key: build for name in "de" for key, build in _hybrid(name).items()}
     jobs = [planned("h", "builds", name) for name in "de"]
     made = BatchBackend.parts(jobs, replace(how(), missing=missing))
@@ -181,29 +156,12 @@ def test_hybrids_build_waits_for_its_components_in_no_array(backend: BatchBacken
         ([], ("h-d",)),
         ([], ("h-e",)),
     ]
-    found = backend.split(made)
-    assert [sorted(each.builds) for each in found if each.needs] == [["h-d"], ["h-e"], []]
-    assert all(not (each.builds & each.needs) for each in found) and len({each.name for each in found}) == len(found)
 
 
 def _hybrid(dataset: str) -> dict[str, IndexBuild]:
     parts = {f"{name}-{dataset}": IndexBuild(f"{name}-{dataset}", "h", dataset, name) for name in "ab"}
     key = f"h-{dataset}"
     return {**parts, key: IndexBuild(key, "h", dataset, components={each.name: each.key for each in parts.values()})}
-
-
-def test_parts_that_wait_for_an_index_are_never_in_one_array_with_others(backend: BatchBackend) -> None:
-    planned_parts = [part("001", builds=("k",)), part("002", needs=("k",)), part("003"), part("004", needs=("k",))]
-    found = backend.split(planned_parts)
-    assert [[each.name for each in submission.parts] for submission in found] == [["001"], ["002", "004"], ["003"]]
-    assert [bool(each.needs) for each in found] == [False, True, False]
-    assert len({each.name for each in found}) == 3
-
-
-def test_an_array_is_not_larger_than_batch_takes(backend: BatchBackend) -> None:
-    found = backend.split([part(f"{number:05}", dataset=f"d{number}") for number in range(25_000)])
-    assert [len(each.parts) for each in found] == [10_000, 10_000, 5_000]
-    assert len({each.name for each in found}) == 3
 
 
 @pytest.fixture
@@ -222,34 +180,32 @@ def configure(endpoint: str, use_docker: bool) -> None:
         assert answer.status == 201
 
 
-def launch_of(submission: Submission, attempts: int = suite_stack.ATTEMPTS, limit_s: int = 600) -> Launch:
-    return Launch(submission.name, tuple(each.name for each in submission.parts), limit_s, attempts, 0.0, 0.1)
+def launch_of(part: PlannedPart, attempts: int = suite_stack.ATTEMPTS, limit_s: int = 600) -> Launch:
+    return Launch(part.name, limit_s, attempts, 0.0, 0.1)
 
 
-ONE = Submission("001-bm25", (part("001"),))
-ARRAY = Submission("002-bm25", (part("002"), part("003")))
+ONE, TWO = part("001-bm25"), part("002-bm25")
 
 
-def launch(backend: BatchBackend, submission: Submission, **more: int) -> None:
-    backend.launch(launch_of(submission, **more), submission, lambda _: None)
+def launch(backend: BatchBackend, part: PlannedPart, **more: int) -> None:
+    backend.launch(launch_of(part, **more), part, lambda _: None)
 
 
-def look(backend: BatchBackend, submission: Submission) -> dict[str, PartState]:
-    return backend.look([launch_of(submission)], {submission.name: submission})
+def look(backend: BatchBackend, *parts: PlannedPart) -> list[PartState]:
+    return list(backend.look(list(map(launch_of, parts))).values())
 
 
 def submitted(connections: Connections) -> list[dict[str, Any]]:
-    """All jobs that Batch was given, children of arrays left out."""
-    jobs = connections.client("batch").describe_jobs(jobs=[])["jobs"]
-    return [each for each in jobs if ":" not in each["jobId"]]
+    """All jobs that Batch was given."""
+    return list(connections.client("batch").describe_jobs(jobs=[])["jobs"])
 
 
-def ended(backend: BatchBackend, submission: Submission) -> dict[str, PartState]:
+def ended(backend: BatchBackend, *parts: PlannedPart) -> list[PartState]:
     until = time.monotonic() + 60
-    while not all(state.phase == "ended" for state in look(backend, submission).values()):
+    while not all(state.phase == "ended" for state in look(backend, *parts)):
         assert time.monotonic() < until, "waited for a minute"
         time.sleep(0.1)
-    return look(backend, submission)
+    return look(backend, *parts)
 
 
 def test_submission_holds_all_parameters_of_the_agents(made: Connections, backend: BatchBackend) -> None:
@@ -258,7 +214,7 @@ def test_submission_holds_all_parameters_of_the_agents(made: Connections, backen
     assert job["jobName"] == "run-001-bm25"
     assert job["jobQueue"].endswith(f"/{QUEUE}")
     assert "/harness-quick-cpu2-mem4:" in job["jobDefinition"]
-    own = {"run": "run", "submission": ONE.name, "bundle": BUNDLE.name, "sha256": BUNDLE.sha256}
+    own = {"run": "run", "part": ONE.name, "bundle": BUNDLE.name, "sha256": BUNDLE.sha256}
     assert job["parameters"] == own
     assert job["timeout"] == {"attemptDurationSeconds": 600}
     assert job["tags"] == {"harness:run": "run", "harness:suite": "quick", "harness:owner": "owner"}
@@ -276,35 +232,39 @@ def test_with_a_cap_a_lost_host_is_not_replaced(
     assert requests[0]["timeout"] == {"attemptDurationSeconds": 60}, "Batch takes no less"
 
 
-def test_each_child_of_a_large_array_has_its_state_and_its_worker(made: Connections, backend: BatchBackend) -> None:
-    large = Submission("large", tuple(part(f"{number:03}") for number in range(130)))  # two requests describe it
-    launch(backend, large)
-    states = ended(backend, large)
-    assert {state.words for state in states.values()} == {"succeeded"}
-    workers = {worker for state in states.values() for worker in state.workers}
-    assert len(workers) == 130 and all(worker.startswith(f"{ROLE_ID}:") for worker in workers)
+def test_each_job_has_its_state_and_its_worker(
+    made: Connections, backend: BatchBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suite_stack, "_DESCRIBED_AT_ONCE", 2)  # two requests describe them
+    parts = [part(f"{number:03}") for number in range(3)]
+    for each in parts:
+        launch(backend, each)
+    states = ended(backend, *parts)
+    assert {state.words for state in states} == {"succeeded"}
+    workers = {worker for state in states for worker in state.workers}
+    assert len(workers) == 3 and all(worker.startswith(f"{ROLE_ID}:") for worker in workers)
 
 
 def test_a_later_command_finds_the_job_and_submits_nothing(
     made: Connections, begun: Callable[[], BatchBackend]
 ) -> None:
-    launch(begun(), ARRAY)
-    launch(begun(), Submission(f"{ARRAY.name}-waits", ARRAY.parts))  # its name begins so
-    assert len(ended(begun(), ARRAY)) == 2
-    assert len(submitted(made)) == 2
+    launch(begun(), ONE)
+    launch(begun(), part(f"{ONE.name}-large"))  # its name begins so
+    [state] = ended(begun(), ONE)
+    assert len(state.workers) == 1 and len(submitted(made)) == 2
 
 
 def test_noted_launch_is_submitted_a_minute_after_a_kill(
     made: Connections, begun: Callable[[], BatchBackend], clock: Clock
 ) -> None:
     later = begun()
-    assert {state.phase for state in look(later, ARRAY).values()} == {"unknown"}
+    assert look(later, ONE)[0].phase == "unknown"
     clock.now += 59
-    launch(later, ARRAY)
+    launch(later, ONE)
     assert not submitted(made)
-    assert {state.phase for state in look(later, ARRAY).values()} == {"unknown"}
+    assert look(later, ONE)[0].phase == "unknown"
     clock.now += 2
-    launch(later, ARRAY)
+    launch(later, ONE)
     assert len(submitted(made)) == 1
 
 
@@ -321,10 +281,9 @@ def test_job_with_a_lost_answer_is_found(
 
     monkeypatch.setattr(client, "submit_job", lost)
     with pytest.raises(RemoteError, match="AWS cannot be reached"):
-        launch(backend, ARRAY)
-    launch(backend, ARRAY)
-    assert len(ended(backend, ARRAY)) == 2
-    assert len(submitted(made)) == 1
+        launch(backend, ONE)
+    launch(backend, ONE)
+    assert len(ended(backend, ONE)) == len(submitted(made)) == 1
 
 
 def test_a_submission_is_never_sent_twice(made: Connections, backend: BatchBackend) -> None:
@@ -355,16 +314,13 @@ def test_younger_of_two_equal_jobs_is_ended(
         launch(later, ONE)
         [younger] = [each for each in submitted(made) if each["jobId"] != elder["jobId"]]
     jobs = [
-        suite_stack.BatchJob(each["jobId"], "run-001-bm25", "RUNNING", created=n)
-        for n, each in enumerate((elder, younger))
+        suite_stack.BatchJob(each["jobId"], "run-001-bm25", "RUNNING", n) for n, each in enumerate((elder, younger))
     ]
     terminated: list[str] = []
     monkeypatch.setattr(suite_stack, "listed", lambda *_, **__: jobs[::-1])
     monkeypatch.setattr(suite_stack, "terminate", lambda _, job, reason: terminated.append(f"{job}: {reason}"))
     look(later, ONE)
     assert terminated == [f"{younger['jobId']}: harness: submitted twice"]
-    later.end("001", PartState("running", "running"), "the cap is reached")
-    assert terminated[1] == f"{elder['jobId']}: harness: the cap is reached"
 
 
 @pytest.fixture
@@ -383,18 +339,6 @@ def shown(connections: Connections, monkeypatch: pytest.MonkeyPatch) -> list[dic
     return described
 
 
-@pytest.mark.parametrize(
-    ("status", "phase"),
-    [("PENDING", "waiting"), ("FAILED", "ended"), ("SUCCEEDED", "ended")],
-)
-def test_missing_children_have_the_state_of_their_array(
-    backend: BatchBackend, shown: list[dict[str, Any]], status: str, phase: str
-) -> None:
-    shown += [{"jobId": "j", "status": status}, {"jobId": "j:1", "status": "STARTING"}]
-    states = look(backend, ARRAY)
-    assert (states["002"].phase, states["003"].phase) == (phase, "running")
-
-
 def test_state_has_every_attempts_worker_and_the_last_reason(
     backend: BatchBackend, shown: list[dict[str, Any]]
 ) -> None:
@@ -403,81 +347,54 @@ def test_state_has_every_attempts_worker_and_the_last_reason(
 
     attempts = [{"container": {"taskArn": task("one")}, "startedAt": 1000, "stoppedAt": 61_000}]
     shown.append({"jobId": "j", "status": "RUNNING", "container": {"taskArn": task("two")}, "attempts": attempts})
-    running = look(backend, ONE)["001"]
+    running = look(backend, ONE)[0]
     assert running == PartState("running", "running", (f"{ROLE_ID}:one", f"{ROLE_ID}:two"), 2)
     attempts.append({"container": {"taskArn": task("two")}, "startedAt": 100_000, "stoppedAt": 130_000})
     reason = f"Host EC2 of arn:aws:iam::{server.ACCOUNT}:role/x terminated."
     shown[0] |= {"status": "FAILED", "statusReason": reason, "container": {"taskArn": task("two"), "exitCode": 1}}
-    over = look(backend, ONE)["001"]
+    over = look(backend, ONE)[0]
     assert (over.workers, over.attempts, over.seconds) == (running.workers, 2, 90.0 + 2 * partition.BEYOND_LIMIT_S)
     assert over.reason == "Host EC2 of arn:aws:iam::<account>:role/x terminated.; exit code 1"
 
 
-def test_an_attempt_without_an_end_and_a_child_that_is_not_described_count_in_full(
-    backend: BatchBackend, shown: list[dict[str, Any]]
+@pytest.mark.parametrize(("attempts", "seconds"), [((), 0), (({"startedAt": 1000},), None)])
+def test_attempt_without_an_end_counts_in_full(
+    backend: BatchBackend, shown: list[dict[str, Any]], attempts: tuple[dict[str, int], ...], seconds: float | None
 ) -> None:
-    shown.append({"jobId": "j", "status": "FAILED", "attempts": [{"startedAt": 1000}]})
-    assert look(backend, ONE)["001"].seconds is None
-    shown.clear()
-    shown += [{"jobId": "j", "status": "FAILED"}, {"jobId": "j:0", "status": "FAILED"}]
-    states = look(backend, ARRAY)
-    assert {name: (state.phase, state.seconds) for name, state in states.items()} == {
-        "002": ("ended", 0),
-        "003": ("ended", None),
-    }
-
-
-def test_ended_parts_are_not_described_again(backend: BatchBackend, shown: list[dict[str, Any]]) -> None:
-    shown += [{"jobId": "j", "status": "PENDING"}, {"jobId": "j:0", "status": "SUCCEEDED"}]
-    first = look(backend, ARRAY)
-    del shown[1]
-    assert look(backend, ARRAY)["002"] == first["002"]
-    shown[0]["status"] = "FAILED"
-    look(backend, ARRAY)
-    shown.clear()
-    assert [state.phase for state in look(backend, ARRAY).values()] == ["ended", "ended"]
+    shown.append({"jobId": "j", "status": "FAILED", "attempts": attempts})
+    assert look(backend, ONE)[0].seconds == seconds
 
 
 def test_undescribed_job_has_ended_after_ten_minutes(
     backend: BatchBackend, shown: list[dict[str, Any]], clock: Clock
 ) -> None:
-    shown += [{"jobId": "j", "status": "PENDING"}, {"jobId": "j:0", "status": "RUNNING"}]
-    look(backend, ARRAY)
+    shown.append({"jobId": "j", "status": "RUNNING"})
+    assert look(backend, ONE)[0].phase == "running"
     shown.clear()
     for clock.now in (0, 599):
-        assert {state.phase for state in look(backend, ARRAY).values()} == {"waiting"}
+        assert look(backend, ONE)[0].phase == "waiting"
     clock.now = 600
-    states = look(backend, ARRAY)
-    assert {(state.phase, state.seconds) for state in states.values()} == {("ended", None)}
-    assert "no longer knows the job" in states["002"].reason
+    [state] = look(backend, ONE)
+    assert (state.phase, state.seconds) == ("ended", None) and "no longer knows the job" in state.reason
 
 
 def test_reason_of_a_missing_instance_is_shown(
-    backend: BatchBackend, shown: list[dict[str, Any]], clock: Clock
+    backend: BatchBackend, shown: list[dict[str, Any]], clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reason = "CAPACITY:INSUFFICIENT_INSTANCE_CAPACITY - c7g.xlarge"
-    shown += [{"jobId": "j", "status": "PENDING"}]
-    shown += [{"jobId": f"j:{number}", "status": "RUNNABLE"} for number in (0, 1)]
-    assert look(backend, ARRAY)["002"].reason == ""
+    shown.append({"jobId": "j", "status": "RUNNABLE"})
+    assert look(backend, ONE)[0].reason == ""
     clock.now += 180
-    gone = f"no instance yet: environment {QUEUE} is missing"
-    assert {state.reason for state in look(backend, ARRAY).values()} == {gone}
-    shown[1]["statusReason"] = reason
-    assert look(backend, ARRAY)["002"].reason == reason
-    assert look(backend, ARRAY)["003"].reason == f"no instance yet: {reason}"
-
-
-def test_end_of_a_part_ends_only_its_child(
-    backend: BatchBackend, shown: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shown += [{"jobId": "j", "status": "PENDING"}, {"jobId": "j:1", "status": "RUNNING"}]
-    terminated: list[str] = []
-    monkeypatch.setattr(suite_stack, "terminate", lambda _, job, reason: terminated.append(job))
-    backend.end("003", PartState("running", "running"), "never seen")
-    states = look(backend, ARRAY)
-    backend.end("003", states["003"], "why")
-    backend.end("002", PartState("ended", "failed"), "why")
-    assert terminated == ["j:1"]
+    assert look(backend, ONE)[0].reason == f"no instance yet: environment {QUEUE} is missing"
+    ill = {"state": "DISABLED", "status": "INVALID", "statusReason": "no such role"}
+    monkeypatch.setattr(
+        backend._connections.client("batch"),
+        "describe_compute_environments",
+        lambda **_: {"computeEnvironments": [{"status": "DELETED"}, ill]},
+    )
+    assert look(backend, ONE)[0].reason.endswith(f"environment {QUEUE} is disabled, invalid, no such role")
+    shown[0]["statusReason"] = reason
+    assert look(backend, ONE)[0].reason == reason
 
 
 def start(connections: Connections, **tags: str) -> str:
@@ -524,26 +441,6 @@ def test_instances_with_jobs_of_another_run_are_left(
     assert "other jobs of quick are not finished" in logged[0]
 
 
-def test_array_is_ended_at_once_and_its_stragglers_singly(
-    connections: Connections, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ended: list[dict[str, str]] = []
-    client, reason = connections.client("batch"), "cancelled by harness batch cancel"
-    monkeypatch.setattr(suite_stack, "_GRACE_S", 0)
-    monkeypatch.setattr(client, "terminate_job", lambda **given: ended.append(given))
-    job = suite_stack.BatchJob("j", "j", "PENDING", parts=250)
-    monkeypatch.setattr(suite_stack, "unfinished_jobs", lambda *_: [] if len(ended) > 1 else [job])
-
-    def described(jobs: list[str]) -> dict[str, Any]:
-        assert len(jobs) <= 100
-        return {"jobs": [{"jobId": each, "status": "RUNNING" if each == "j:240" else "FAILED"} for each in jobs]}
-
-    monkeypatch.setattr(client, "describe_jobs", described)
-    found: Any = None
-    assert suite_stack.cancel(connections, found) == (1, 0)
-    assert ended == [{"jobId": "j", "reason": reason}, {"jobId": "j:240", "reason": reason}]
-
-
 def test_a_suite_without_a_stack_names_the_command(connections: Connections, backend: BatchBackend) -> None:
     with pytest.raises(UsageError, match=r"quick is not in AWS Batch in us-east-1; make it: `harness batch up SUITE"):
         backend.check([part("001")])
@@ -581,33 +478,3 @@ def test_possible_run_is_accepted_on_shared_hosts_too(
     assert backend.check([part("001"), part("002", profile="cpu2-mem4")]) == []
     suite_stack.up(made, wanted(shared=True), account, "owner", ())
     assert backend.check([part("001")]) == []
-
-
-@pytest.mark.parametrize(
-    ("kind", "word", "shows", "says"),
-    [
-        ("job_queue", "queue", {"state": "DISABLED"}, "disabled, valid"),
-        ("compute_environment", "environment", {"status": "INVALID", "statusReason": "no such role"}, "no such role"),
-        ("compute_environment", "environment", {"status": "DELETED"}, "missing"),
-    ],
-)
-def test_disabled_queue_is_refused(
-    made: Connections,
-    backend: BatchBackend,
-    monkeypatch: pytest.MonkeyPatch,
-    kind: str,
-    word: str,
-    shows: dict[str, str],
-    says: str,
-) -> None:
-    client = made.client("batch")
-    describe = getattr(client, f"describe_{kind}s")
-
-    def ill(**given: Any) -> Any:
-        [listed] = [value for value in describe(**given).values() if isinstance(value, list)]
-        [key] = given
-        return {key: [{**each, **shows} for each in listed]}
-
-    monkeypatch.setattr(client, f"describe_{kind}s", ill)
-    with pytest.raises(UsageError, match=f"the {word} {QUEUE} is .*{says}.*harness batch down quick"):
-        backend.check([part("001")])

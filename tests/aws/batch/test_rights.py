@@ -7,11 +7,10 @@ from collections.abc import Iterator
 import pytest
 from click.testing import CliRunner
 
+from harness.aws.batch import suite_stack
 from harness.aws.clients import Connections, parse_uri
 from harness.aws.ec2 import account
 from harness.cli import main
-from harness.remote.backend import PartState
-from harness.remote.partition import Submission
 from tests.aws import rights, server
 from tests.aws.batch.test_backend import backend_of, configure, launch, look, part
 from tests.conftest import Bench
@@ -41,12 +40,12 @@ def test_runner_policy_permits_exactly_the_requests(as_runner: str, bench: Bench
     up = ("batch", "up", suite, "--architecture", "arm64", "--instance", "c7g.xlarge")
     harness(*up)
     harness(*up, "--disk", "300")
-    backend, wanted = backend_of(Connections(server.REGION)), part("001", profile="cpu1-mem1")
+    wanted = part("001", profile="cpu1-mem1")
+    backend = backend_of(Connections(server.REGION), wanted)
     backend.check([wanted])
-    submission = Submission("001-bm25", (wanted,))
-    launch(backend, submission)
-    look(backend, submission)
-    backend.end("001", PartState("running", "running"), "the cap is reached")
+    launch(backend, wanted)
+    look(backend, wanted)
+    suite_stack.terminate(backend._connections, str(backend._jobs["001"].job_id), "the cap is reached")
     backend.alive()
     harness("batch", "ls")
     harness("batch", "cancel", suite)

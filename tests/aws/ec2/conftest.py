@@ -25,7 +25,6 @@ from harness.launch.base import Prepared
 from harness.launch.fake import FakeLauncher
 from harness.progress import show_progress
 from harness.remote import shipment
-from harness.remote.ledger import Ledger
 from harness.remote.local_results import LocalResults
 from harness.remote.records import PartJob, PlannedPart, ShippedImage, ShippedInput, WorkerPart
 from harness.remote.run import ClientContext, RunReport, SuiteRun
@@ -51,7 +50,7 @@ class FakeShipper(shipment.Shipper):
     """Ships nothing but says so; indexes of workers are adopted."""
 
     def __init__(self, work: Objects, cache: Path) -> None:
-        self._work, self._ledger = work, Ledger(cache, str(work.place))
+        self._work, self._cache = work, cache
 
     def bundle(self) -> ShippedInput:
         return ShippedInput("inputs/bundles/b.tar.gz", "0" * 64, 1)

@@ -123,7 +123,7 @@ class FakeWorkers:
         if dies_after == MUTE:
             self._off(instance)
             return
-        heartbeat = Heartbeat(part_name, instance.instance_id, "fetching")
+        heartbeat = Heartbeat("fetching")
         place.put(records.HEARTBEAT, dump(heartbeat))
         for build_ in part.builds:
             self._hand_over_index(place, build_.key)
@@ -144,7 +144,7 @@ class FakeWorkers:
             packed = packed_job(self.specs(job), instance, self.queries)
             assert place.put_new(records.job(job.key), packed), f"{job.key} was measured twice"
             self.measured.append(job.key)
-        place.put_new(records.END, dump(WorkerEnd(part_name, instance.instance_id, True)))
+        place.put_new(records.END, dump(WorkerEnd(True)))
         self._off(instance)
 
     def _off(self, instance: OwnedInstance) -> None:

@@ -13,7 +13,7 @@ import boto3
 import pytest
 from click.testing import CliRunner, Result
 
-from harness.aws import clients, cloudformation, templates
+from harness.aws import clients, cloudformation
 from harness.aws.clients import Connections, S3Uri
 from harness.aws.ec2 import account, instances
 from harness.aws.ec2 import instances as regions
@@ -24,7 +24,6 @@ from harness.remote.journal import Journal
 from harness.remote.records import RemoteRun
 from tests.aws import policies, rights, server
 from tests.aws.ec2.conftest import launched_and_terminated
-from tests.aws.linter import lint
 from tests.aws.rights import NeededRight, allows
 from tests.aws.server import REGION, SECRETS
 from tests.conftest import Bench
@@ -150,19 +149,6 @@ def test_policies_are_within_iams_limits(aws: str) -> None:
         made = account.policy(which, work, "us-gov-west-1", types, server.ACCOUNT)
         assert "arn:aws-us-gov:" in str(made)
         assert len(json.dumps(made, separators=(",", ":"))) <= 6144, "IAM's limit for a managed policy"
-
-
-@pytest.mark.slow
-def test_templates_pass_the_linter(tmp_path: Path) -> None:
-    """As they are in the package, and one with a mistake."""
-    paths = [tmp_path / f"{name}.yaml" for name in ("account", "administrator", "wrong")]
-    for path in paths[:2]:
-        path.write_text(templates.read(path.stem))
-        assert len(path.read_bytes()) < 51_200, "CloudFormation takes no larger one in a request"
-    paths[2].write_text(templates.read("account").replace("Policies:", "Polices:", 1))
-    output = lint(*paths)
-    assert "Polices" in output and str(paths[2]) in output
-    assert not [path for path in paths[:2] if str(path) in output], output
 
 
 def deploy_as_printed(text: str, **choices: str) -> cloudformation.Stack:
@@ -436,12 +422,3 @@ def test_ls_shows_open_runs(aws: str) -> None:
     Journal(Objects(Connections(REGION), WORK), RemoteRun("r-1", "ec2", "r", "x", "y", (), {"region": REGION})).begin()
     shown = harness("ls", "--region", REGION, "--work", str(WORK)).output
     assert "open run r-1: 0 jobs" in shown
-
-
-def test_ls_and_reap_succeed_after_down(aws: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """``HARNESS_WORK`` still names the bucket that ``down`` removed."""
-    up()
-    harness("down", str(WORK), "--results-too")
-    monkeypatch.setenv("HARNESS_WORK", str(WORK))
-    for words in (("ls",), ("reap", "--yes")):
-        assert "the bucket does not exist, so no run is open there" in harness(*words).output

@@ -23,7 +23,6 @@ from harness.aws.objects import Objects
 from harness.errors import RemoteError, UsageError
 from harness.pricing import instances
 from harness.remote.backend import ENDED, RUNNING, UNKNOWN, WAITING, LaunchRefused
-from harness.remote.partition import Submission
 from harness.remote.records import Launch, PlannedPart, RemoteRun, ShippedInput
 from tests.aws import server
 from tests.aws.ec2.conftest import WORK, Field, launched_and_terminated
@@ -56,16 +55,16 @@ class Launched:
 
     @property
     def launch(self) -> Launch:
-        return Launch(self.part.name, (self.part.name,), 3600, 1, self.at, self.part.usd_per_hour)
+        return Launch(self.part.name, 3600, 1, self.at, self.part.usd_per_hour)
 
     def __call__(self, launch: Launch | None = None) -> list[Launch]:
         """Launch; return what was noted, in its order."""
         noted: list[Launch] = []
-        self.backend.launch(launch or self.launch, Submission(self.part.name, (self.part,)), noted.append)
+        self.backend.launch(launch or self.launch, self.part, noted.append)
         return noted
 
     def state(self, launch: Launch) -> Any:
-        return self.backend.look([launch], {})[self.part.name]
+        return self.backend.look([launch])[self.part.name]
 
 
 @pytest.fixture
@@ -136,14 +135,9 @@ def test_an_instance_has_an_address_where_the_subnet_gives_none(launched: Launch
     assert described(launched.begin()()[-1].machine)["PublicIpAddress"]
 
 
-@pytest.mark.parametrize(("name", "credits"), [("t3.large", "standard"), ("t2.large", "standard"), ("m6i.large", None)])
-def test_burstable_instance_has_standard_credits_and_none_recovers(
-    launched: Launched, name: str, credits: str | None
-) -> None:
-    request = requested(launched.begin(instance_type=name))
-    # Automatic recovery boots it without the time limit, which died with the first boot.
-    assert request["MaintenanceOptions.AutoRecovery"] == "disabled"
-    assert request.get("CreditSpecification.CpuCredits") == credits
+def test_no_instance_recovers(launched: Launched) -> None:
+    """Automatic recovery boots it without the time limit, which died with the first boot."""
+    assert requested(launched.begin())["MaintenanceOptions.AutoRecovery"] == "disabled"
 
 
 def test_spot_request_is_one_time(launched: Launched) -> None:
@@ -167,9 +161,7 @@ def test_zone_is_noted_before_the_request(launched: Launched) -> None:
         return "InsufficientInstanceCapacity" if number < 2 else None
 
     Injected(launched.connections, "ec2.RunInstances", refuse)
-    launched.backend.launch(
-        launched.launch, Submission("x", (launched.part,)), lambda launch: noted.append(launch.notes.get("zone"))
-    )
+    launched.backend.launch(launched.launch, launched.part, lambda launch: noted.append(launch.notes.get("zone")))
     zones = ["us-east-1a", "us-east-1b", "us-east-1c"]
     assert noted == [*zones, zones[-1]]
     assert seen == [zones[:1], zones[:2], zones[:3]]
@@ -237,7 +229,7 @@ def test_launch_that_s3_does_not_note_raises_the_error_of_s3(launched: Launched)
 
     launched.begin()
     with pytest.raises(RemoteError, match="S3 denies it"):
-        launched.backend.launch(launched.launch, Submission("x", (launched.part,)), note)
+        launched.backend.launch(launched.launch, launched.part, note)
     assert launched_and_terminated() == (1, 0)
 
 
@@ -251,7 +243,7 @@ def test_type_that_no_zone_offers_is_refused(
 
 
 def test_a_disk_is_at_least_as_large_as_the_image(launched: Launched, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ec2_instances, "ami", lambda *_: Ami("ami-1", "/dev/xvda", 75, "x"))
+    monkeypatch.setattr(ec2_instances, "ami", lambda *_: Ami("ami-1", "/dev/xvda", 75))
     assert requested(launched.begin())["BlockDeviceMapping.1.Ebs.VolumeSize"] == 75
 
 

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from harness.aws.ec2.backend import Ec2Backend
-from harness.errors import UsageError
 from harness.remote import run
 from harness.remote.records import PlannedPart
 from harness.remote.watch import RunWatch
-from tests.aws.ec2.conftest import Field, launched_and_terminated
+from tests.aws.ec2.conftest import Field
 
 
 def dearer(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
@@ -36,27 +35,6 @@ def test_larger_cost_is_shown_and_agreed_again(plain: Field, monkeypatch: pytest
         plain.run(plain.client(agree=questions.append))
     assert len(questions) == 2 and "now that the images are built, the estimate is higher" in plain.output
     assert plain.output.count("about US$ ") == 2
-
-
-def test_larger_cost_above_the_cap_is_refused(plain: Field, monkeypatch: pytest.MonkeyPatch) -> None:
-    dearer(monkeypatch, 100)
-    with pytest.raises(UsageError, match="more than --max-usd"):
-        plain.run(cap_usd=1.0)
-    assert launched_and_terminated() == (0, 0)
-
-
-def test_refused_larger_cost_launches_nothing(plain: Field, monkeypatch: pytest.MonkeyPatch) -> None:
-    questions: list[str] = []
-
-    def agree(question: str) -> None:
-        questions.append(question)
-        if len(questions) == 2:
-            raise UsageError("no")
-
-    dearer(monkeypatch, 3)
-    with pytest.raises(UsageError, match="no"):
-        plain.run(plain.client(agree=agree))
-    assert launched_and_terminated() == (0, 0)
 
 
 @pytest.mark.parametrize(("again", "holds"), [(None, 1.5), (2.5, 2.5)])

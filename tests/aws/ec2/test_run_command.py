@@ -52,9 +52,9 @@ def harness_run(plain: Field, *arguments: str, code: int = 0) -> Result:
 def test_run_command_quotes_and_asks(plain: Field) -> None:
     place = ("--work", str(WORK))
     arm = harness_run(plain, *place, "--dry-run", "--wide", "--architecture", "arm64")
-    assert re.search(r"\bami-\w+ \(al2023-\S+-arm64\)", arm.output) and re.search(r"\b[a-z]\d+g\w*\.", arm.output)
+    assert re.search(r"\b[a-z]\d+g\w*\.", arm.output)
     dry = harness_run(plain, *place, "--dry-run")
-    assert "never more than US$" in dry.output and "ami-" not in dry.output
+    assert "never more than US$" in dry.output
     assert (
         f"to stop: `harness ec2 reap --region {REGION}` ends every machine" in dry.output
         and launched_and_terminated() == (0, 0)
@@ -68,7 +68,7 @@ def test_run_command_quotes_and_asks(plain: Field) -> None:
 def test_wrong_options_are_refused_before_anything_starts(plain: Field) -> None:
     assert "harness ec2 up" in harness_run(plain, code=2).output
     place = ("--work", str(WORK), "--yes")
-    assert "--burstable" in harness_run(plain, *place, "--instance", "t3.large", code=2).output
+    assert "t3.large is burstable" in harness_run(plain, *place, "--instance", "t3.large", code=2).output
     assert "unknown instance type" in harness_run(plain, *place, "--instance", "m99.large", code=2).output
     assert "more than --max-usd" in harness_run(plain, *place, "--max-usd", "0.001", code=2).output
     assert "nan: is not a finite number" in harness_run(plain, *place, "--max-usd", "nan", code=2).output

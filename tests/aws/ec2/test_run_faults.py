@@ -150,16 +150,6 @@ def released(workers: FakeWorkers) -> None:
     workers.held.set()
 
 
-def test_second_command_resumes_after_ctrl_c(plain: Field) -> None:
-    with interrupted(plain) as workers:
-        (line,) = lines(plain.output, "launches go on, and end by themselves by")
-        assert "the same command goes on" in line and "harness ec2 reap" in line
-        released(workers)
-        plain.run()
-    whole(plain)
-    assert len(workers.worked) == len(set(workers.worked))
-
-
 def test_second_command_in_another_region_names_the_runs_region(plain: Field) -> None:
     """Elsewhere EC2 shows none of its workers, and all would be given up while they work."""
     with interrupted(plain) as workers:
@@ -253,15 +243,6 @@ def journal_of(plain: Field) -> Journal:
     book = Journal(made.work, found)
     book.recall()
     return book
-
-
-def test_run_launches_nothing_while_the_rule_is_disabled(plain: Field) -> None:
-    found = account.find(Connections(REGION), WORK, REGION)
-    assert found is not None
-    boto3.client("events", region_name=REGION).disable_rule(Name=found.reaper_rule)
-    with pytest.raises(UsageError, match="is disabled"):
-        plain.run()
-    assert launched_and_terminated() == (0, 0)
 
 
 def test_run_is_refused_without_the_account_stack(plain: Field) -> None:

@@ -232,7 +232,7 @@ def boot_script(folder: Path, *arguments: str) -> subprocess.CompletedProcess[st
     assert found
     folder.mkdir(exist_ok=True)
     (folder / "boot.py").write_text(found[1])
-    variables = {"WORK": str(WORK), "PART": "0001", "HARNESS_WORKER_ROOT": str(folder)}
+    variables = {"WORK": str(WORK), "HARNESS_WORKER_ROOT": str(folder)}
     return subprocess.run(
         [sys.executable, str(folder / "boot.py"), *arguments],
         env={**os.environ, **variables},
@@ -248,16 +248,14 @@ def test_boot_script_writes_to_the_workers_folder(work: Objects, tmp_path: Path,
     folder = work.below(records.worker(WORKER_ID))
     assert boot_script(tmp_path, "greet").returncode == 0
     heartbeat = read(Heartbeat, "heartbeat", folder.get(records.HEARTBEAT, MOST_BYTES) or b"")
-    assert (heartbeat.part, heartbeat.instance_id, heartbeat.phase) == (
-        "0001",
-        WORKER_ID.partition(":")[2],
-        "installing",
-    )
+    assert heartbeat.phase == "installing"
     (tmp_path / "log.txt").write_text(f"of {ACCOUNT} with {ACCESS_KEY}\n")
     assert boot_script(tmp_path, "end", "installing boto3", "7").returncode == 0
     end = read(WorkerEnd, "end", folder.get(records.END, MOST_BYTES) or b"")
-    assert (end.part, end.instance_id, end.ok) == ("0001", heartbeat.instance_id, False)
-    assert end.detail == "the machine could not be set up: installing boto3 ended with exit code 7; see its log"
+    assert (
+        not end.ok
+        and end.detail == "the machine could not be set up: installing boto3 ended with exit code 7; see its log"
+    )
     assert folder.get(records.LOG, 100) == b"of <hidden> with <hidden>\n"
     assert boot_script(tmp_path, "end", "another", "8").returncode != 0
     assert read(WorkerEnd, "end", folder.get(records.END, MOST_BYTES) or b"") == end, "the first end stays"

@@ -80,7 +80,7 @@ def test_user_data_makes_a_worker_whose_jobs_are_fetched(
     ) as machine:
         assert machine.wait(BOOT_S), machine.log
         ended = read(WorkerEnd, "end", written(work, records.END))
-        assert ended.ok and ended.instance_id == ID, (ended, machine.log)
+        assert ended.ok, (ended, machine.log)
         assert terminated == [ID] and not machine.processes and not machine.containers()
         assert "shutdown -P +30" in machine.power_log and "shutdown -P now" in machine.power_log
         machine.keep_packages()
@@ -100,7 +100,7 @@ def test_user_data_makes_a_worker_whose_jobs_are_fetched(
             assert result.environment.docker_version
     assert {job.run_path is not None for job in read_jobs(store.folder)} == {True}
     heartbeat = read(Heartbeat, "heartbeat", written(work, records.HEARTBEAT))
-    assert (heartbeat.phase, heartbeat.current, heartbeat.instance_id) == ("finishing", None, ID)
+    assert (heartbeat.phase, heartbeat.current) == ("finishing", None)
     log_text = written(work, records.LOG).decode()
     assert "fetching the image of shipped" in log_text and "worker: end: all is done" in log_text
     allowed = [policies.of_role("worker", WORK)]

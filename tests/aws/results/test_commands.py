@@ -14,28 +14,20 @@ from harness.aws.results.mirror import FileSelection
 from harness.cli import main
 from scripts.docs import generate
 from tests.aws.results.conftest import Bucket, tree
-from tests.support import publisher
-from tests.support.publisher import Made
 
 Call = Callable[..., Result]
 HERE = "s3://bucket/results"
 _SAME = {
     "report": ("report", "RESULTS"),
-    "report-json": ("report", "RESULTS", "--format", "json"),
     "report-csv": ("report", "RESULTS", "--format", "csv"),
-    "report-html": ("report", "RESULTS", "--format", "html"),
-    "report-latex": ("report", "RESULTS", "--format", "latex"),
     "report-paper": ("report", "RESULTS", "--layout", "santhanam2023"),
     "leaderboard": ("leaderboard", "RESULTS", "--scenario", "single_stream"),
-    "leaderboard-html": ("leaderboard", "RESULTS", "--scenario", "single_stream", "--format", "html"),
-    "reprice": ("reprice", "RESULTS", "--as-of", "2022-12-05"),
     "compare": ("compare", "planted/*/single_stream/*", "planted/*/single_stream/*", "--results", "RESULTS"),
     "compare-with": ("compare", "planted*", "planted*", "--results", "results", "--with", "RESULTS"),
     "verify": ("verify", "RESULTS"),
     "nothing-there": ("report", "RESULTS/nothing"),
     "one-suite": ("report", "RESULTS/test-suite"),
     "one-system": ("report", "RESULTS/test-suite/planted"),
-    "verify-one-system": ("verify", "RESULTS/test-suite/planted"),
 }
 
 
@@ -63,31 +55,6 @@ def test_export_equals_that_of_local_results(
         assert harness("export", place, "--format", form, "-o", out).exit_code == 0
         made.append(tree(out.parent))
     assert made[0] == made[1] and made[0]
-
-
-def test_merge_equals_that_of_local_results(results: Path, bucket: Bucket, harness: Call, tmp_path: Path) -> None:
-    bucket.fill(results)
-    assert harness("merge", "results", "b=results", "-o", "local").exit_code == 0
-    done = harness("merge", HERE, f"b={HERE}", "-o", "there")
-    assert done.exit_code == 0 and "results: 12 jobs" in done.stdout
-    assert tree(tmp_path / "local") == tree(tmp_path / "there")
-    # And what was merged is read from S3 with its origins.
-    bucket.fill(tmp_path / "local", "merged")
-    for words in (("report", "MERGED"), ("verify", "MERGED"), ("report", "MERGED/b/test-suite/planted")):
-        local = harness(*(each.replace("MERGED", "local") for each in words))
-        there = harness(*(each.replace("MERGED", "s3://bucket/merged") for each in words))
-        assert (there.exit_code, there.stdout.replace("s3://bucket/merged", "local")) == (local.exit_code, local.stdout)
-        assert local.exit_code == 0
-
-
-def test_plots_equal_those_of_local_results(
-    bucket: Bucket, harness: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    bucket.fill(publisher.put(tmp_path / "results", Made("a", 2.0), Made("b", 5.0, ranks=(1, 2))))
-    assert harness("report", "results", "--format", "png", "-o", "local").exit_code == 0
-    assert harness("report", HERE, "--format", "png", "-o", "there").exit_code == 0
-    assert tree(tmp_path / "local") == tree(tmp_path / "there") and tree(tmp_path / "there")
 
 
 def test_published_tables_are_read_from_a_bucket(bucket: Bucket, harness: Call) -> None:

@@ -172,23 +172,6 @@ def test_nonexistent_region_is_one_line(root: Path, fetch: Fetch) -> None:
     assert said.startswith("fetch_prices: unknown region 'us-east-11'. Did you mean 'us-east-1'?")
 
 
-def test_fetching_spot_prices_names_missing_credentials(
-    root: Path, fetch: Fetch, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
-    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
-    said = refused_line(root, fetch, pages([ITEM]), "--region", "us-east-1")
-    assert said == (
-        "fetch_prices: no AWS credentials were found; set AWS_ACCESS_KEY_ID and its secret, or AWS_PROFILE\n"
-    )
-
-
-def test_nonexistent_profile_is_one_line(root: Path, fetch: Fetch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_PROFILE", "nobody")
-    said = refused_line(root, fetch, pages([ITEM]), "--region", "us-east-1")
-    assert said.startswith("fetch_prices: AWS_PROFILE names a profile that there is not;")
-
-
 @pytest.mark.parametrize(("package", "command"), [("boto3", "spot"), ("ijson", "list")])
 def test_missing_package_is_named_with_its_remedy(
     root: Path, fetch: Fetch, monkeypatch: pytest.MonkeyPatch, package: str, command: str

@@ -4,7 +4,6 @@ import csv
 import datetime
 import hashlib
 import re
-from pathlib import Path
 
 import pytest
 
@@ -174,10 +173,3 @@ def test_storage_price_has_a_date_and_a_source() -> None:
         ("gcp", "us-central1", "pd-ssd"): "0.17",
     }
     assert all(datetime.date.fromisoformat(row["as_of"]) and row["source"] for row in rows)
-
-
-def test_the_package_does_not_import_the_script() -> None:
-    sources = Path(prices.__file__).parent.rglob("*.py")
-    assert not [
-        path for path in sources if re.search(r"^\s*(from|import) (instance_profiles|ijson)\b", path.read_text(), re.M)
-    ]

@@ -1,13 +1,12 @@
 """Agent in the sibling: fetches harness, checks it, does one part.
 
-Arguments: lock, number, work place, region, pinned packages, run, submission, bundle's object, its sha256.
+Arguments: lock, work place, region, pinned packages, run, part, bundle's object, its sha256.
 """
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
-import json
 import os
 import shutil
 import signal
@@ -16,13 +15,11 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 ROOT = Path(os.environ.get("HARNESS_WORKER_ROOT", "/var/lib/harness"))
 # The engine kills this container 20 s after its request to stop.
 STOP_S = 15
-# The largest record of a launch that is read.
-MOST_BYTES = 16 << 20
 
 
 def die_with(lock: Path) -> None:
@@ -63,20 +60,9 @@ def once(folder: Path, make: Callable[[Path], None]) -> Path:
 
 def environment(*prefixes: str) -> dict[str, str]:
     """Return the variables that a child may see: the usual ones, and those with these prefixes."""
-    usual = (
-        "PATH",
-        "HOME",
-        "TZ",
-        "TMPDIR",
-        "LANG",
-        "LC_",
-        "SSL_CERT_",
-        "HTTP_PROXY",
-        "HTTPS_PROXY",
-        "NO_PROXY",
-        "PIP_",
-    )
-    return {name: value for name, value in os.environ.items() if name.upper().startswith((*usual, *prefixes))}
+    usual = ("PATH", "HOME", "TZ", "TMPDIR", "LANG", "LC_", "PIP_")
+    network = ("SSL_CERT_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+    return {name: value for name, value in os.environ.items() if name.upper().startswith((*usual, *network, *prefixes))}
 
 
 def install(requirements: str, folder: Path) -> None:
@@ -106,20 +92,9 @@ def checkout(s3: Any, bucket: str, key: str, sha256: str) -> Path:
     return once(ROOT / "bundles" / sha256, fetch)
 
 
-def part_of(launch: IO[bytes], index: int) -> str:
-    """Return the part of a launch's record that this job does; end if it names none."""
-    try:
-        part = json.loads(launch.read(MOST_BYTES))["parts"][index]
-    except (ValueError, LookupError, TypeError, RecursionError):
-        part = None
-    if not isinstance(part, str) or not part.isprintable():
-        raise SystemExit("harness: the record of this launch is damaged; start the run again")
-    return part
-
-
 def main(*given: str) -> int:
     """Do the part; return the worker agent's exit code."""
-    lock, index, work, region, pins, run_id, submission, key, sha256 = given
+    lock, work, region, pins, run_id, part, key, sha256 = given
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     threading.Thread(target=die_with, args=(Path(lock),), daemon=True).start()
     bucket, _, prefix = work.removeprefix("s3://").partition("/")
@@ -128,10 +103,7 @@ def main(*given: str) -> int:
     sys.path.insert(0, str(once(ROOT / "packages" / packages, lambda folder: install(pins, folder))))
     import boto3
 
-    s3 = boto3.client("s3", region_name=region)
-    launch = s3.get_object(Bucket=bucket, Key=f"{place}runs/{run_id}/launches/{submission}.json")
-    part = part_of(launch["Body"], int(index))
-    bundle = checkout(s3, bucket, place + key, sha256)
+    bundle = checkout(boto3.client("s3", region_name=region), bucket, place + key, sha256)
     own = ROOT / "jobs" / Path(lock).stem
     shutil.rmtree(own, ignore_errors=True)
     own.mkdir(parents=True)

@@ -1,6 +1,6 @@
 """Agent in Batch's container: has the engine start a sibling, follows it.
 
-Arguments: image, the sibling's script, and the script's own arguments but for lock and number.
+Arguments: image, the sibling's script, and the script's own arguments but for the lock.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def send(method: str, path: str, body: Any = None) -> http.client.HTTPConnection
     return connection
 
 
-def ask(method: str, path: str, body: Any = None, allowed: tuple[int, ...] = ()) -> http.client.HTTPResponse:
-    """Return the engine's answer; end on errors but these."""
+def ask(method: str, path: str, body: Any = None) -> http.client.HTTPResponse:
+    """Return the engine's answer; end on errors."""
     answer = send(method, path, body).getresponse()
-    if answer.status >= 400 and answer.status not in allowed:
+    if answer.status >= 400:
         why = " ".join(answer.read(500).decode("utf-8", "replace").split())
         raise SystemExit(f"harness: the engine refuses {method} {path.partition('?')[0]}: {why}")
     return answer
@@ -52,16 +52,6 @@ def held(path: Path) -> IO[bytes] | None:
         lock.close()
         return None
     return lock
-
-
-def sweep() -> None:
-    """Remove siblings whose agent is gone."""
-    for container in json.load(ask("GET", f"/containers/json?all=1&filters=%7B%22label%22:%5B%22{LABEL}%22%5D%7D")):
-        path = Path(container["Labels"][LABEL])
-        lock = held(path) if path.parent == ROOT / "batch" else None
-        if lock is not None:
-            ask("DELETE", f"/containers/{container['Id']}?force=1&v=1", allowed=(404, 409)).read()
-            lock.close()
 
 
 def create(image: str, command: list[str], name: str, lock: Path) -> str:
@@ -85,16 +75,13 @@ def create(image: str, command: list[str], name: str, lock: Path) -> str:
 def main(image: str, script: str, *rest: str) -> int:
     """Start the sibling and follow it; return its exit code."""
     job = os.environ.get("AWS_BATCH_JOB_ID", "job")
-    # The ids of an array's children end in their number.
-    index = os.environ.get("AWS_BATCH_JOB_ARRAY_INDEX") or job.partition(":")[2] or "0"
     name = re.sub("[^A-Za-z0-9]", "-", f"harness-batch-{job}-{os.environ.get('AWS_BATCH_JOB_ATTEMPT', '1')}")
     path = ROOT / "batch" / f"{name}.lock"
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = held(path)
     if lock is None:
         raise SystemExit("harness: another agent has this job already")
-    sweep()
-    sibling = f"/containers/{create(image, ['python3', '-c', script, str(path), index, *rest], name, path)}"
+    sibling = f"/containers/{create(image, ['python3', '-c', script, str(path), *rest], name, path)}"
     stop = ("POST", f"{sibling}/stop?t={STOP_S}")
     signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=ask, args=stop).start())
     ended = send("POST", f"{sibling}/wait?condition=removed")
