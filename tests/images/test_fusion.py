@@ -26,7 +26,7 @@ from tests.integration.proxy import wait_until
 pytestmark = pytest.mark.slow
 
 TOY = Path(__file__).with_name("toy.py")
-PROTOCOL = "[protocol]\nwarmup_queries = 2\ntrials = 1\nk = 3\nquery_timeout_s = {}\n"
+PROTOCOL = "[protocol]\nwarmup_queries = 2\nwarmup_cap = 2\ntrials = 1\nk = 3\nquery_timeout_s = {}\n"
 
 
 def declare(bench: Bench, fusion: str = 'method = "rrf"\ndepth = 5\n', **letters: object) -> None:

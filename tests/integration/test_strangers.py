@@ -28,7 +28,10 @@ _PRELOADED = (
     "harness.analysis.rows",
     "harness.report.verify",
     "harness.evaluation.frechet",
+    "ir_measures",
     "pyarrow.parquet",
+    "pytrec_eval",
+    "scipy.special",
 )
 
 
