@@ -1,0 +1,161 @@
+"""The registry's figures of a query's work, and of what a second stage gains over its first one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from harness.analysis import notes
+from harness.analysis.table import Row
+from harness.report.columns import Kind
+from harness.report.document import MISSING, Footnotes, number
+from harness.report.figures import (
+    DATA,
+    EVERYWHERE,
+    FIRST,
+    Figure,
+    FirstScreen,
+    Place,
+    amount,
+    count_of,
+    fact,
+    figure_of,
+)
+from harness.stats import Estimate
+
+LIKE = "95 % interval, for similar queries"
+_NONE = Estimate(None)
+# Counts of work by the names that adapters give: column, unit, meaning, factor to that unit.  Each is the mean of a
+# query, which no machine changes.
+COUNTS: Mapping[str, tuple[str, str, str, float]] = {
+    "pairs": ("pairs", "pairs", "query-document pairs scored", 1),
+    "windows": ("windows", "sequences", "sequences fed to the model: a long document is cut into several", 1),
+    "tokens": ("tokens", "tokens", "tokens fed to the model, without padding", 1),
+    "padded_tokens": ("padded_tokens", "tokens", "tokens computed, with padding", 1),
+    "calls": ("calls", "calls", "calls of the model", 1),
+    "prompt_tokens": ("prompt_tokens", "tokens", "tokens of the prompts to a language model", 1),
+    "completion_tokens": ("completion_tokens", "tokens", "tokens that a language model wrote", 1),
+    "provider_ms": (
+        "provider_ms",
+        "ms",
+        "time of the provider of recorded answers, not measured here and in no latency",
+        1,
+    ),
+    "flop": (
+        "GFLOP",
+        "GFLOP",
+        "arithmetic of the models by formula, on padded lengths, without heads but those over a vocabulary; searches of"
+        " an index are not counted",
+        1e-9,
+    ),
+    "parameters": ("parameters", "parameters", "parameters of the models that a query runs through", 1),
+}
+_FIRST_SCREEN = {"tokens": 4, "pairs": 5}
+_PADDING = figure_of(
+    "padding_share",
+    "fraction",
+    "share of the computed tokens that only fill up",
+    "padding_share",
+    header="padding, %",
+    percent=True,
+    optional=True,
+    applies=lambda row: row.padding_share is not None,
+    told="Work",
+    method="1 - tokens / padded_tokens.",
+)
+
+
+def of_count(name: str) -> tuple[Figure, ...]:
+    """Return the figure of a count; padded tokens come with the share of padding."""
+    column, unit, meaning, scale = COUNTS.get(name, (f"count_{name}", "", "a count of the adapter's own", 1))
+    label = column.replace("_", " ")
+    header, shown = ("M parameters", 1e-6) if name == "parameters" else (label, scale)
+    screen = FirstScreen(
+        header,
+        cell=lambda row: number(row.counts.get(name), shown),
+        heading=lambda cell: f"{cell} {header}",
+        dropped=_FIRST_SCREEN.get(name, 0),
+    )
+    count = figure_of(
+        column,
+        unit,
+        f"{meaning}; mean of a query, the same on every machine",
+        lambda row: row.counts.get(name),
+        scale,
+        header=label,
+        optional=True,
+        applies=lambda row: name in row.counts,
+        screen=screen,
+        method=f"{notes.COUNT_METHOD} {notes.FLOP_METHOD}" if name == "flop" else notes.COUNT_METHOD,
+        told="Work",
+        places=FIRST if name in _FIRST_SCREEN else EVERYWHERE,
+    )
+    return (count, _PADDING) if name == "padded_tokens" else (count,)
+
+
+def _first_stage_cell(row: Row, footnotes: Footnotes) -> str:
+    stage = row.first_stage
+    if stage is None:
+        return MISSING
+    note = None if stage.measured else f"first stage not measured: {stage.system} is a stored ranking"
+    return f"{footnotes.escape(stage.system)}, depth {stage.depth}{footnotes.mark(note)}"
+
+
+def second_stage(measures: Sequence[str], of: str) -> Iterator[Figure]:
+    """Yield what a first stage leaves to find, and gain and harm by the first measure that has them."""
+
+    def of_gain(place: int) -> Callable[[Row], Estimate]:
+        return lambda row: _NONE if (found := row.gain(measures)) is None else (found[1], found[2])[place]
+
+    def alone(name: str) -> Callable[[Row], float | None]:
+        return lambda row: row.first_stage.measures.get(name, _NONE).value if row.first_stage else None
+
+    def compared(name: str, meaning: str, interval: str, read: Callable[[Row], Any], **more: Any) -> Figure:
+        people: dict[str, Any] = {"bounds": "95 %", "optional": True, "told": "First stage"}
+        return figure_of(name, "fraction", meaning, read, interval=interval, **people, **more)
+
+    given = "system whose ranking the second stage was given"
+    wide = DATA | {Place.WIDE}
+    yield figure_of("first_stage", "", given, "first_stage.system", kind=Kind.TEXT, cell=_first_stage_cell, places=wide)
+    yield fact(
+        "first_stage_measured",
+        "no: a stored ranking, so latency and cost are the second stage's alone",
+        lambda row: row.first_stage and ("yes" if row.first_stage.measured else "no"),
+    )
+    yield count_of("depth", "hits", "hits that the first stage was asked for", "first_stage.depth")
+    yield compared(
+        "ceiling",
+        "R@depth of the first stage: no second stage has a better recall (a fraction)",
+        LIKE,
+        lambda row: row.first_stage.ceiling if row.first_stage else _NONE,
+        header="ceiling: R@depth (95 %)",
+        decimals=3,
+        higher=True,
+        method=notes.CEILING_METHOD,
+        screen=FirstScreen("R@depth", bounds=False),
+    )
+    yield compared(
+        "gain",
+        "first measure less the first stage's own, query by query (a fraction)",
+        "paired 95 % interval",
+        of_gain(0),
+        header=f"gain, points {of} (95 %)",
+        decimals=1,
+        percent=True,
+        higher=True,
+        method=notes.GAIN_METHOD,
+        screen=FirstScreen("gain, points (95 %)"),
+    )
+    yield compared(
+        "harm",
+        "share of judged queries that the second stage makes worse",
+        LIKE,
+        of_gain(1),
+        header="queries made worse (95 %), %",
+        decimals=1,
+        percent=True,
+        method=notes.HARM_METHOD,
+        screen=FirstScreen("made worse, %", bounds=False),
+    )
+    for name in measures:
+        yield amount(f"first_stage_{name}", "", "effectiveness of the first stage alone (a fraction)", alone(name))
