@@ -113,7 +113,7 @@ def test_verify_says_that_it_does_not_check_reports(harness: Call) -> None:
     put(Path("results/report.html"), b"0 ms")
     assert harness("verify").stdout.splitlines()[0] == note
     assert json.loads(harness("verify", "--format", "json").stdout)["notes"] == [note.removeprefix("- note  ")]
-    assert "Does not check reports" in harness("verify", "--help").stdout
+    assert "not check reports" in " ".join(harness("verify", "--help").stdout.split())
 
 
 def test_merged_results_have_origins_in_every_table(harness: Call) -> None:

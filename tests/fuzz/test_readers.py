@@ -22,7 +22,7 @@ from tests.fuzz.readers import READERS
 from tests.support import chance
 
 pytestmark = pytest.mark.slow
-_SOME, _MANY = 76, 2000
+_SOME, _MANY = 24, 2000
 _NUMBER = st.integers(0, MOST_NUMBER - 1)
 # A whole command takes a tenth of a second for each example.
 _COMMANDS = [name for name, reader in READERS.items() if name.startswith("harness ") and reader.weight < 0.1]

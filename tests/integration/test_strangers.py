@@ -30,8 +30,10 @@ _PRELOADED = (
     "harness.evaluation.frechet",
     "ir_measures",
     "pyarrow.parquet",
+    "pytest",
     "pytrec_eval",
     "scipy.special",
+    __name__,
 )
 
 
