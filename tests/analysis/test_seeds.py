@@ -126,4 +126,4 @@ def test_gains_over_firstp_are_of_means_over_seeds(stored: Path) -> None:
     (group,) = shown["groups"]
     (new,) = group["systems"]
     assert (new["system"], new["firstp"], len(new["keys"])) == ("new", "old", 3)
-    assert new["gain"]["value"] == pytest.approx(1 / 6)
+    assert new["gain"] == pytest.approx(1 / 6)
