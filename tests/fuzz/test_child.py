@@ -11,6 +11,7 @@ from tests.fuzz import archive_changes, changes, misdeeds
 from tests.fuzz.changes import Change
 from tests.fuzz.child import Bounds, Example, Sandbox
 
+pytestmark = pytest.mark.slow
 BOUNDS = Bounds(cpu_s=0.2, memory_bytes=20 << 20, asleep_s=0.1)
 
 
@@ -21,7 +22,6 @@ def sandbox(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Sandbox]
     made.close()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("sandbox", "name"), [(name, name) for name in misdeeds.MISDEEDS], indirect=["sandbox"])
 def test_each_misdeed_is_seen(sandbox: Sandbox, name: str) -> None:
     expected = misdeeds.MISDEEDS[name][1]
