@@ -46,7 +46,7 @@ images: installs .venv/ready
 test: installs .venv/ready
 	scripts/with-engine scripts/test
 
-# The tests that take little and need no engine, no browser and no server: a minute.
+# The tests that take little and need no engine, no browser and no server: 45 seconds.
 quick: .venv/ready
 	scripts/test quick
 
