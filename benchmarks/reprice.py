@@ -23,12 +23,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.table import verdict
-from harness.driver.records import to_json
 from harness.jobs import orchestrator, suite
 from harness.jobs.inputs import RunOptions, gather
 from harness.launch.fake import FakeLauncher
 from harness.results.isolation import CONTAINER
-from harness.results.reader import RESULT, StoredJob, cell_path, read_jobs
+from harness.results.reader import RESULT, StoredJob, cell_path, read_jobs, result_adapter
 from harness.results.schema import Cell, Result, job_key
 
 # Jobs a cell -> seconds.
@@ -116,7 +115,7 @@ def _copy_one(model: StoredJob, results: Path, made: Result) -> None:
     for path in model.folder.iterdir():
         if path.name != RESULT:
             os.link(path, folder / path.name)
-    (folder / RESULT).write_text(to_json(made, indent=2) + "\n")
+    (folder / RESULT).write_bytes(result_adapter().dump_json(made))
 
 
 def _time(results: Path, cache: Path, repeat: int, allowed_s: float) -> list[str]:
