@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import gc
 import importlib
-import inspect
 import io
-import re
 import signal
 import sys
 from pathlib import Path
@@ -33,11 +31,64 @@ _MODULES = {
     "systems": ("calibrate", "conformance", "doctor", "images", "pin", "systems"),
     "viability": ("curve", "validate", "viable"),
 }
-_ALONE = ("embed", "explain", "leaderboard", "positions", "report")
+# What people want to do, and the commands for it, as the README has them.
+GROUPS = {
+    "Start": {
+        "demo": "measure two systems on SciFact, in minutes",
+        "doctor": "is this machine fit for measurements?",
+        "systems": "list the systems, or show one",
+    },
+    "Measure": {
+        "plan": "what a suite would run, and how long",
+        "run": "run a suite; after any stop it goes on",
+        "images": "build the images of systems",
+        "conformance": "does an engine keep the container contract?",
+        "pin": "hashes of a system's files on the model hub",
+    },
+    "Read results": {
+        "report": "table, page or pictures of stored results",
+        "explain": "how a number was made",
+        "leaderboard": "rank systems by Dynascore or one axis",
+        "compare": "two systems query by query, with tests",
+        "robustness": "how often two systems would swap ranks",
+        "recall": "share of the exact hits that others find",
+    },
+    "Choose a machine": {
+        "viable": "the smallest memory that works, and its machine",
+        "validate": "does a system work on an instance type?",
+        "curve": "latency by memory limit",
+        "instances": "instance types with enough CPUs and memory",
+        "prices": "the price lists and their ages",
+        "reprice": "stored results at other prices",
+    },
+    "Use other machines": {
+        "worker": "measure for `harness run --work FOLDER`",
+        "ec2": "set up EC2, list and end instances",
+        "batch": "set up AWS Batch, list and delete a stack",
+    },
+    "Evaluate and judge": {
+        "evaluate": "measures of TREC run files",
+        "pool": "unjudged first hits, to judge them",
+        "qrels": "add judgements, or describe them",
+        "leakage": "training queries that recur in the sample",
+        "embed": "encode texts with a dense system",
+        "frechet": "distance of judged and retrieved texts",
+    },
+    "Make collections": {
+        "generate": "documents whose passages have known places",
+        "positions": "where relevant passages start",
+        "label": "passages of DuReader 2.0, by its answers",
+    },
+    "Exchange results": {
+        "export": "stored results for other programs",
+        "merge": "results of several people in one folder",
+        "verify": "check results by seals and checksums",
+    },
+    "Check harness": {"calibrate": "measure times and memory that are known"},
+}
+_HELP = {name: text for commands in GROUPS.values() for name, text in commands.items()}
 # Each command and the module that holds it, as a function of the command's name; calling a command imports its module.
-COMMANDS = {name: module for module, names in _MODULES.items() for name in names} | dict(
-    zip(_ALONE, _ALONE, strict=True)
-)
+COMMANDS = {name: name for name in _HELP} | {name: module for module, names in _MODULES.items() for name in names}
 
 # New objects between two collections.  Importing makes many that live on; Python's 700 costs a tenth of a report.
 _COLLECT_AFTER = 100_000
@@ -72,10 +123,15 @@ class Commands(click.Group):
             check_words(command, rest)
         return resolved
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands without importing them."""
-        listing = click.Group(commands=self.commands)
-        listing.format_commands(ctx, formatter)
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 # click's
+        """List the commands by what people want to do, without importing them."""
+        for group, commands in GROUPS.items():
+            with formatter.section(group):
+                formatter.write_dl([(f"{name:<11}", text) for name, text in commands.items()])
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 # click's
+        """Say what to do first: the lines above it may have left the screen."""
+        formatter.write("\nStart with `harness demo`; `harness COMMAND --help` says what a command takes.\n")
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run the command line, on streams that can write every character."""
@@ -99,20 +155,9 @@ class Commands(click.Group):
             return super().invoke(ctx)
 
 
-class _Unimported(click.Command):
-    """A command that is not imported yet: its name and, on demand, its help."""
-
-    def get_short_help_str(self, limit: int = 45) -> str:
-        """Read the help from the docstring in the command's file."""
-        source = Path(__file__).with_name(f"{COMMANDS[str(self.name)]}.py").read_text(encoding="utf-8")
-        found = re.search(rf'^def {self.name}\(.*?^    """(.*?)"""', source, re.MULTILINE | re.DOTALL)
-        self.help = inspect.cleandoc(found[1]) if found else None
-        return super().get_short_help_str(limit)
-
-
 @click.group(
     cls=Commands,
-    commands=[_Unimported(name) for name in COMMANDS],
+    commands=[click.Command(name, help=text) for name, text in _HELP.items()],
     context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
 )
 @click.version_option(harness.__version__, prog_name="harness")

@@ -258,7 +258,9 @@ def _quote(suites: Sequence[Path], request: _RunRequest) -> None:
 def demo(context: click.Context, /, **options: Any) -> None:
     """Measure BM25 and a dense retriever on SciFact, and print the answer: the main job in a few minutes.
 
-    Runs the shipped suite `quickstart`; images and the corpus are prepared once.
+    Runs the shipped suite `quickstart`; images and the corpus are prepared once.  Needs Linux, a Docker engine
+    (`harness doctor` checks it), two CPUs, 4 GiB of memory and 5 GB of disk.  Takes four to ten minutes the first time,
+    and seconds the second.
     """
     context.invoke(run, suites=(config.data_root() / "suites" / "quickstart.toml",), **options)
 

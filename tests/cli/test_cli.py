@@ -10,7 +10,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from harness.cli import main
+from harness.cli import GROUPS, main
+from harness.config import data_root
 from harness.launch import docker
 from tests.conftest import Bench
 from tests.support.command_line import Call
@@ -46,10 +47,15 @@ def test_a_signal_that_is_ignored_stays_ignored() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
-def test_help_lists_each_command_with_its_help() -> None:
-    shown = CliRunner().invoke(main, ["--help"], terminal_width=100).stdout
+def test_help_lists_each_command_in_a_group_of_the_readme() -> None:
+    shown = CliRunner().invoke(main, ["--help"], terminal_width=80).stdout
+    readme = (data_root() / "README.md").read_text(encoding="utf-8")
     context = click.Context(main)
-    for name in main.list_commands(context):
-        command = main.get_command(context, name)
-        assert command is not None and command.help and f"  {name} " in shown
-        assert command.get_short_help_str(75)[:40] in shown
+    assert sorted(name for commands in GROUPS.values() for name in commands) == main.list_commands(context)
+    for commands in GROUPS.values():
+        for name, text in commands.items():
+            command = main.get_command(context, name)
+            assert command is not None and command.help and command.name == name
+            assert len(text) <= 50 and f"  {name:<11}  {text}\n" in shown
+            assert f"`harness {name}" in readme
+    assert shown.endswith("Start with `harness demo`; `harness COMMAND --help` says what a command takes.\n")
