@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from harness.datasets import source
 from harness.datasets.source import DatasetSource, DocumentStream, Format, SourceDocument
@@ -42,7 +41,7 @@ def _read(folder: Path) -> DatasetSource:
         # A passage may repeat under its question.
         rows += [(place, query_id, doc_id, "1") for doc_id in dict.fromkeys(_relevant(place, raw))]
     queries = source.collect_queries(topics)
-    passage_ids = functools.cache(lambda: _passage_ids(ids))
+    passage_ids = functools.cache(lambda: _PassageIds(ids))
     documents = DocumentStream(
         str(ids.parent),
         "dureader-retrieval",
@@ -61,7 +60,7 @@ def _relevant(place: str, raw: dict[str, Any]) -> Iterator[str]:
         yield source.id_field(place, passage, "paragraph_id")
 
 
-def _documents(parts: list[Path], ids: Path, passage_ids: NDArray[np.bytes_]) -> Iterator[SourceDocument]:
+def _documents(parts: list[Path], ids: Path, passage_ids: _PassageIds) -> Iterator[SourceDocument]:
     number = 0
     for path in parts:
         for place, fields in source.read_columns(path, ["- - text -"]):
@@ -69,22 +68,35 @@ def _documents(parts: list[Path], ids: Path, passage_ids: NDArray[np.bytes_]) ->
                 raise FileError(
                     f"{place}: passage {number} has no id among the {len(passage_ids)} of {ids.name}; add it"
                 )
-            yield SourceDocument(place, passage_ids[number].decode("utf-8"), "", fields[2])
+            yield SourceDocument(place, passage_ids[number], "", fields[2])
             number += 1
     if number < len(passage_ids):
         raise FileError(f"{ids}: {len(passage_ids)} ids for {number} passages; is a part missing?")
 
 
-def _passage_ids(path: Path) -> NDArray[np.bytes_]:
-    """Return ids by number, as one array: a dictionary of eight million would take over a GB."""
-    numbers, names = array("Q"), []
-    for number, name in _entries(path):
-        numbers.append(number)
-        names.append(name)
-    order = np.argsort(np.frombuffer(numbers, np.uint64), kind="stable")
-    if not np.array_equal(np.frombuffer(numbers, np.uint64)[order], np.arange(len(order))):
-        raise FileError(f"{path}: its keys are not each number from 0 to {len(numbers) - 1} once; correct the file")
-    return np.array(names)[order]
+class _PassageIds:
+    """Ids by number, stored as one byte string: as a dictionary, eight million would take over a GB."""
+
+    def __init__(self, path: Path) -> None:
+        self._text = bytearray()
+        self._ends = array("Q")
+        numbers = array("Q")
+        for number, name in _entries(path):
+            self._text += name
+            self._ends.append(len(self._text))
+            numbers.append(number)
+        expected = np.arange(len(numbers), dtype=np.uint64)
+        keys = np.frombuffer(numbers, np.uint64)
+        self._order = None if np.array_equal(keys, expected) else np.argsort(keys, kind="stable")
+        if self._order is not None and not np.array_equal(keys[self._order], expected):
+            raise FileError(f"{path}: its keys are not each number from 0 to {len(numbers) - 1} once; correct the file")
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def __getitem__(self, number: int) -> str:
+        index = number if self._order is None else int(self._order[number])
+        return self._text[self._ends[index - 1] if index else 0 : self._ends[index]].decode("utf-8")
 
 
 def _entries(path: Path) -> Iterator[tuple[int, bytes]]:

@@ -241,7 +241,7 @@ READERS = (
     Reader(
         "files of mirrored records",
         _make_record,
-        lambda folder, _: mirror._files_of(_content(folder / "result.json")),
+        lambda folder, _: mirror._hashes(_content(folder / "result.json")),
         ("result.json",),
         errors=(),
         skips=frozenset({"a link to a secret"}),
