@@ -25,7 +25,7 @@ from harness.report.document import Grid
 from harness.report.leaderboard import leaderboard_document
 from tests.report.conftest import measured
 
-pytestmark = pytest.mark.latex
+pytestmark = pytest.mark.tools
 
 HOSTILE = (
     r"\input{/etc/passwd}",

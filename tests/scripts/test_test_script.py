@@ -67,8 +67,8 @@ def runs(checkout: Path) -> list[str]:
 def test_script_runs_tests_with_an_engine_last(checkout: Path) -> None:
     assert started(checkout, "quick").wait(60) == 0
     first, last = runs(checkout)
-    assert "not (docker or browser or latex) and not soak" in first and "tests/test_some.py" not in first
-    assert last.endswith("-m (docker or browser or latex) and not soak tests/test_some.py")
+    assert "not (docker or browser or tools) and not soak" in first and "tests/test_some.py" not in first
+    assert last.endswith("-m (docker or browser or tools) and not soak tests/test_some.py")
     assert list((checkout / "memory").iterdir()) == [], "nothing temporary is left"
 
 
