@@ -148,7 +148,7 @@ class _Anchors(HTMLParser):
 
 
 def _names(file: str, name: str, version: str) -> bool:
-    """Check whether a file's name is of this project and version."""
+    """Check whether a file's name has this project and version."""
     plain = re.sub("[-_.]+", "-", file).lower()
     return plain.startswith(re.sub("[-_.]+", "-", f"{name}-{version}-").lower())
 
