@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -27,11 +29,11 @@ from harness.launch import doctor as host
 from harness.launch.checks import Check, Level
 from harness.launch.connection import engine_errors
 from harness.launch.docker import DockerLauncher
-from harness.launch.images import catalog, pins
-from harness.launch.images.builder import ImageBuilder
+from harness.launch.images import catalog, pins, side_by_side
+from harness.launch.images.builder import Image, ImageBuilder
+from harness.launch.images.engine_build import BuildLimits
 from harness.launch.images.systems import System
 from harness.pricing import instances
-from harness.progress import task
 from harness.report.checks import checks_document
 from harness.report.systems import system_paragraphs, systems_document, systems_section
 
@@ -178,20 +180,27 @@ def images(
     with engine_errors():
         client = connection.connect(120)
     rows: list[tuple[str, ...]] = []
+
+    def make(system: System, whole_engine: bool, stopped: threading.Event) -> tuple[Image, float]:
+        builder = ImageBuilder(client, config.absolute_folder(cache), models, platform, BuildLimits(stopped=stopped))
+        started = time.monotonic()
+        try:
+            image = builder.ensure_engine(system) if whole_engine else builder.ensure(system)
+        except FileError as error:  # the others are built
+            raise ImageError(str(error)) from error
+        return image, time.monotonic() - started
+
+    names = [f"the engine {system.engine_image}" if whole else system.image for system, whole in chosen]
+    makers = {name: partial(make, *each) for name, each in zip(names, chosen, strict=True)}
     with closing(client):
-        builder = ImageBuilder(client, config.absolute_folder(cache), models, platform)
-        for system, whole_engine in chosen:
-            name = f"the engine {system.engine_image}" if whole_engine else system.image
-            started = time.monotonic()
-            try:
-                with task(f"{name}: image"):
-                    image = builder.ensure_engine(system) if whole_engine else builder.ensure(system)
-            except (ImageError, FileError) as error:  # the others are built
-                errors.append(error)
+        for name, made in side_by_side.make(makers):
+            if isinstance(made, ImageError):
+                errors.append(made)
                 continue
-            size, took = f"{image.size_bytes / 1e6:,.0f} MB", f"{time.monotonic() - started:.1f} s"
-            digest = image.digest.removeprefix("sha256:")[:12]
-            rows.append((name, image.platform, size, took, digest, image.reference))
+            image, took_s = made
+            size, digest = f"{image.size_bytes / 1e6:,.0f} MB", image.digest.removeprefix("sha256:")[:12]
+            rows.append((name, image.platform, size, f"{took_s:.1f} s", digest, image.reference))
+    rows.sort(key=lambda row: names.index(row[0]))
     columns(("image of", "platform", "size", "took", "digest", "tag"), rows)
     show_errors(errors)
     sys.exit(1 if errors else 0)

@@ -279,15 +279,11 @@ def _pin(run: _RunState, todo: Iterable[Planned]) -> None:
 
 def _prepare(run: _RunState, systems: Mapping[str, System]) -> None:
     """Prepare missing images; record a failure and continue."""
-    for name, system in systems.items():
-        if name in run.prepared:
-            continue
-        try:
-            with task(f"{name}: image"):
-                run.prepared[name] = run.launcher.prepare(system)
-        except ImageError as error:
-            log.info(f"{name}: {error}")
-            run.prepared[name] = error
+    missing = {name: system for name, system in systems.items() if name not in run.prepared}
+    for name, made in run.launcher.prepare_all(missing) if missing else ():
+        if isinstance(made, ImageError):
+            log.info(f"{name}: {made}")
+        run.prepared[name] = made
 
 
 def _prepared(run: _RunState, system: System) -> Prepared | ImageError | None:

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.driver.records import Cpuset, Envelope, JobSpec, Outcome, to_json
-from harness.errors import UsageError
+from harness.errors import ImageError, UsageError
 from harness.launch import host
 from harness.launch.checks import Check
 from harness.launch.images.systems import System
 from harness.launch.monitor.traces import CounterTrace, GpuTrace, MemoryTrace
-from harness.progress import Progress
+from harness.progress import Progress, task
 from harness.results.isolation import Isolation
 from harness.results.schema import CanaryReading, Placement
 
@@ -183,6 +183,16 @@ class Launcher(ABC):
     @abstractmethod
     def prepare(self, system: System) -> Prepared:
         """Prepare the system, however long that takes; raise ImageError when it fails."""
+
+    def prepare_all(self, systems: Mapping[str, System]) -> Iterator[tuple[str, Prepared | ImageError]]:
+        """Prepare systems, by the names of their images; yield each as it ends, or its error."""
+        for name, system in systems.items():
+            try:
+                with task(f"{name}: image"):
+                    made: Prepared | ImageError = self.prepare(system)
+            except ImageError as error:
+                made = error
+            yield name, made
 
     @abstractmethod
     def launch(self, job: LaunchRequest, progress: Progress) -> LaunchEnd:

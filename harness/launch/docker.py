@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import docker
@@ -37,8 +37,9 @@ from harness.launch.container import (
     limit_mismatch,
     refuse_emulation,
 )
-from harness.launch.images import emulation, platforms, recipes
+from harness.launch.images import emulation, platforms, recipes, side_by_side
 from harness.launch.images.builder import Image, ImageBuilder
+from harness.launch.images.engine_build import BuildLimits
 from harness.launch.images.systems import System
 from harness.launch.monitor import gpu
 from harness.launch.monitor.canary import Canary
@@ -101,9 +102,9 @@ class DockerLauncher(Launcher):
                 self._client.ping()
         return self._client
 
-    @property
-    def _builder(self) -> ImageBuilder:
-        return ImageBuilder(self.client, self.cache, self.models, self._platform)
+    def _builder(self, stopped: threading.Event | None = None) -> ImageBuilder:
+        limits = BuildLimits(stopped=stopped) if stopped else None
+        return ImageBuilder(self.client, self.cache, self.models, self._platform, limits)
 
     def engine_version(self) -> str | None:
         """Return the engine's version, which results store as ``docker_version``."""
@@ -123,20 +124,25 @@ class DockerLauncher(Launcher):
 
     def find(self, system: System) -> Prepared | None:
         """Return the image, if it was built from exactly this recipe, with a driver that measures alike."""
-        image = self._builder.find(system)
+        image = self._builder().find(system)
         return _prepared(system, image) if image else None
 
-    def prepare(self, system: System) -> Prepared:
-        """Return the image, built where it is missing."""
+    def prepare(self, system: System, stopped: threading.Event | None = None) -> Prepared:
+        """Return the image, built where it is missing; ``stopped`` ends a build."""
         if self._emulated and self._platform:  # the image may be there from before a reboot, what runs it not
             emulation.ensure(self.client, self._platform, self.cache)
         with engine_errors():
-            image = self._builder.ensure(system)
+            image = self._builder(stopped).ensure(system)
             volumes = self.client.images.get(image.digest).attrs["Config"].get("Volumes")
         if volumes:
             # The engine would give each a writable folder on the host's disk, under a read-only root.
             raise ImageError(f"system {system.name!r}: its image declares VOLUME {', '.join(volumes)}; remove it")
         return _prepared(system, image)
+
+    def prepare_all(self, systems: Mapping[str, System]) -> Iterator[tuple[str, Prepared | ImageError]]:
+        """Prepare systems side by side."""
+        self.check()  # one connection for all threads
+        return side_by_side.make({name: partial(self.prepare, system) for name, system in systems.items()})
 
     def launch(self, job: LaunchRequest, progress: Progress) -> LaunchEnd:
         """Run one container from start to end and remove it.

@@ -132,19 +132,20 @@ def wheels(lock: Path, extra_indexes: tuple[str, ...], cache: Path, platform: st
     """
     pinned = locks.read(lock)
     folder = cache / "wheels" / platforms.with_platform(filesystem.sha256(lock)[:16], platform)
-    if folder.is_dir():
-        return folder
-    log.info(f"downloading the Python packages of {lock.parent.name} for {platform}")
     extra = [part for index in extra_indexes for part in ("--extra-index-url", index)]
-    with _fresh_folder(folder) as fresh:
-        failure = _pip_download(pinned, fresh, platform) if pinned else None
-        if failure and extra:
-            failure = _pip_download(pinned, fresh, platform, *extra)
-        if failure:
-            raise ImageError(
-                f"the packages of {lock.parent.name!r}: pip cannot download what {lock.name} names for {platform}:"
-                f" {failure}; check disk, network and pip's configuration ('pip config list'), or write a new lock"
-            )
+    with filesystem.cache_lock(cache, f"wheels-{folder.name}"):  # engines share locks, and are made side by side
+        if folder.is_dir():
+            return folder
+        log.info(f"downloading the Python packages of {lock.parent.name} for {platform}")
+        with _fresh_folder(folder) as fresh:
+            failure = _pip_download(pinned, fresh, platform) if pinned else None
+            if failure and extra:
+                failure = _pip_download(pinned, fresh, platform, *extra)
+            if failure:
+                raise ImageError(
+                    f"the packages of {lock.parent.name!r}: pip cannot download what {lock.name} names for {platform}:"
+                    f" {failure}; check disk, network and pip's configuration ('pip config list'), or write a new lock"
+                )
     return folder
 
 

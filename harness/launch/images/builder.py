@@ -26,13 +26,14 @@ import psutil
 from docker.errors import ImageNotFound
 
 from harness import filesystem
+from harness.driver.records import digest
 from harness.errors import ImageError
 from harness.launch.connection import engine_errors
 from harness.launch.images import assets, base_image, driver_code, emulation, engine_build, platforms, recipes
 from harness.launch.images.dockerfile import Dockerfile
 from harness.launch.images.engine_build import BuildLimits
 from harness.launch.images.recipes import engine_recipe, recipe
-from harness.launch.images.systems import Asset, System
+from harness.launch.images.systems import Asset, System, checksums
 from harness.untrusted import MAX_TEXT, one_line
 
 log = logging.getLogger(__name__)
@@ -234,8 +235,8 @@ class ImageBuilder:
         return self._build(target, write_context, arguments, labels)
 
     def _assets(self, owner: str, files: tuple[Asset, ...]) -> Path:
-        # Engines and systems share files: what one process downloads, another waits for.
-        with filesystem.cache_lock(self._cache, "assets"):
+        # Engines and systems share files: what one downloads, another waits for.
+        with filesystem.cache_lock(self._cache, f"assets-{digest(checksums(files))[:16]}"):
             return assets.fetch(owner, files, self._cache, self._models)
 
     def _environment(self, image: Image) -> dict[str, str]:

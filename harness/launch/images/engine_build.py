@@ -13,7 +13,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
@@ -26,12 +26,16 @@ _POLL_S = 0.5
 
 @dataclass(frozen=True)
 class BuildLimits:
-    """The limits of a build; ``disk_bytes`` and ``kept_free_bytes`` hold where this host sees the engine's folder."""
+    """The limits of a build; ``disk_bytes`` and ``kept_free_bytes`` hold where this host sees the engine's folder.
+
+    ``stopped``: set by whoever no longer wants the image.
+    """
 
     # The longest build that we know exports a large model under emulation: some hours.
     seconds: float = 6 * 3600.0
     disk_bytes: int = 200 << 30  # layers of weights included
     kept_free_bytes: int = 1 << 30
+    stopped: threading.Event = field(default_factory=threading.Event)
 
 
 class _Watch:
@@ -50,6 +54,8 @@ class _Watch:
     def exceeded(self) -> str:
         """Return which limit the build has passed."""
         limits, free = self._limits, self._free()
+        if limits.stopped.is_set():
+            return "harness ended the build: the run was stopped"
         if time.monotonic() - self._begun > limits.seconds:
             return f"harness ended the build after {limits.seconds / 3600:.3g} h, the longest that it may take"
         if free is None or self._free_bytes is None:
