@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import click
 
 from harness import config
+from harness.analysis.results_folder import ReadResults
 from harness.analysis.table import Table
 from harness.aws import is_s3, price_list, rental
 from harness.aws.clients import Connections, parse_uri
@@ -43,11 +45,13 @@ from harness.cli.options import (
 from harness.cli.output import FORMATS, Destination, destination_options, show_errors, write
 from harness.cli.stored_results import StoredResults, tested
 from harness.commands import command, option
-from harness.errors import FileError, UsageError, counted
+from harness.driver.records import Outcome
+from harness.errors import FileError, HarnessError, UsageError, counted
+from harness.evaluation import measure_names
 from harness.experiments.contested import contested_cells
 from harness.jobs import cell_plans, inputs, orchestrator
 from harness.jobs.cell_plans import Planner, SuitePlan
-from harness.jobs.inputs import RunOptions
+from harness.jobs.inputs import RunCallbacks, RunOptions
 from harness.jobs.orchestrator import RunSummary
 from harness.jobs.suite import Suite, load
 from harness.launch import launchers
@@ -64,9 +68,12 @@ from harness.remote.storage import Storage
 from harness.remote.watch import Timeouts
 from harness.remote.worker import run_part
 from harness.report.plan import plan_document, quote_document
-from harness.report.summary import SummaryView, nothing_measured, summary_section
-from harness.results.schema import Cell
+from harness.report.summary import SummaryView, nothing_measured, preliminary, summary_section
+from harness.results.reader import StoredJob
+from harness.results.schema import NULL_SYSTEM, Cell
 from harness.untrusted import one_line
+
+log = logging.getLogger(__name__)
 
 # How often the command looks into a shared folder.
 _FOLDER_POLL_S = 2.0
@@ -213,6 +220,30 @@ def run(suites: tuple[Path, ...], contested: Path | None, part: Path | None, req
     sys.exit(1 if errors else 0)
 
 
+class _FirstRows(RunCallbacks):
+    """Shows the row of each cell as soon as its first trial is stored."""
+
+    def __init__(self, suite: Suite, cache: Path) -> None:
+        self._stored = StoredResults(Path(suite.name), cache, suite.measures)
+        self._shown: set[Cell] = set()
+
+    def stored(self, job: StoredJob) -> None:
+        """Show the row of a job whose cell has further trials to come."""
+        spec = job.result.spec
+        if job.result.outcome is not Outcome.OK or spec.jobs < 2 or spec.cell in self._shown:
+            return
+        self._shown.add(spec.cell)
+        from harness.analysis.evaluate_job import JobEvaluator  # late: a run that is done needs neither
+        from harness.analysis.rows import build_rows
+
+        with suppress(HarnessError):  # the table at the end says what is wrong
+            measures = self._stored.measures or measure_names.DEFAULT
+            built = build_rows([job], JobEvaluator(measures[:1]))
+            for row in self._stored.priced(ReadResults(built.table, dict)).table.rows:
+                if row.system != NULL_SYSTEM:
+                    log.info("  %s", preliminary(row, spec.jobs))
+
+
 def _run_suite(suite: Path, request: _RunRequest) -> list[str]:
     """Run a suite and print its table; return a line for each error."""
     choice, results, loaded = request.choice, request.results, load(suite)
@@ -220,6 +251,7 @@ def _run_suite(suite: Path, request: _RunRequest) -> list[str]:
         of_suite(results, loaded.name, choice.cache, "RECORDS")  # stored jobs decide which jobs are launched
     with writable(results, choice.cache) as location:
         options = replace(request.options(suite, location.folder), publisher=location.publisher)
+        options = replace(options, callbacks=_FirstRows(loaded, choice.cache))
         if backend := request.backend:
             summary, errors = _ended(_run_in_cloud(loaded, options, request, backend))
         elif request.in_folder:

@@ -26,7 +26,16 @@ from harness.launch.base import Launcher, LaunchRequest, Prepared
 from harness.launch.images.systems import System
 from harness.progress import TimeLeft, duration, task
 from harness.results.reader import FIRST_STAGE, read_jobs
-from harness.results.schema import STORED_RUN, Cell, Environment, JobProvenance, RentedMachine, Result, job_key
+from harness.results.schema import (
+    NULL_SYSTEM,
+    STORED_RUN,
+    Cell,
+    Environment,
+    JobProvenance,
+    RentedMachine,
+    Result,
+    job_key,
+)
 from harness.results.store import Store, check_room
 from harness.results.suite_record import PairKind
 from harness.untrusted import foreign
@@ -97,38 +106,79 @@ def run_suite(inputs: Inputs, options: RunOptions, launcher: Launcher) -> RunSum
         keep_inputs(inputs, store)
         host_facts = environment.read(launcher.engine_version())
         run = _RunState(inputs, options, launcher, store, host_facts, environment.machine())
-        jobs = _plan(run)
-        inputs = run.inputs
-        first = todo = order(jobs, inputs.suite.protocol.seed)
-        keys = {job.latest.key for job in jobs if job.done and job.latest}
-        finished: list[tuple[Result, Outcome]] = []
-        for retry in range(options.retry_noisy + 1):
-            if retry:
-                noisy = _noisy(run, jobs, keys)
-                if not noisy:
-                    break
-                cells = counted(len({job.cell for job in noisy}), "cell")
-                log.info(f"noisy: measuring {cells} again ({retry} of at most {options.retry_noisy} times)")
-                _prepare(run, inputs.images(job.cell for job in noisy))  # images of cells that were done before
-                todo = order(noisy, inputs.suite.protocol.seed)
-            for job in todo:  # before the first job, so that builds are no part of the jobs' times
-                builder = _prepared(run, inputs.builder(job.cell))
-                if isinstance(builder, Prepared) and not job.cannot:
-                    _index(run, job.cell, builder)
-            ended: list[tuple[Result, Outcome]] = []
-            progress = _RunProgress(todo)
-            with task(inputs.suite.name, line=False, left=progress.left.text) as step:
-                for number, job in enumerate(todo):
-                    step(number, len(todo))
-                    options.callbacks.starts(job_key(job.spec))
-                    with progress.timed(job):
-                        result = run_job(run, job)
-                    progress.report(number + 1, job, result)
-                    ended.append((result, job.expected))
+        # Another run may have pinned what this one has read as unpinned.
+        run.inputs, _ = pin_inputs(run.inputs, store, launcher, ())
+        jobs = plan_here(run.inputs, options, launcher)
+        todo = [job for job in jobs if not job.done]
+        progress, finished = _RunProgress(todo), list[tuple[Result, Outcome]]()
+        if early := set(map(_slot, _early(run, todo))):
+            ready = _ready(run, [job for job in todo if _slot(job) in early])
+            finished += _measure(run, [job for job in ready if _slot(job) in early], progress)
+        jobs = _ready(run, todo)
+        _build_assigned(run)
+        left = [job for job in jobs if _slot(job) not in early]
+        finished += _measure(run, order(left, run.inputs.suite.protocol.seed), progress)
+        done_before = [job.latest.key for job in left if job.done and job.latest]
+        keys = {*done_before, *(result.key for result, expected in finished if result.outcome is expected)}
+        for retry in range(1, options.retry_noisy + 1):
+            noisy = _noisy(run, jobs, keys)
+            if not noisy:
+                break
+            cells = counted(len({job.cell for job in noisy}), "cell")
+            log.info(f"noisy: measuring {cells} again ({retry} of at most {options.retry_noisy} times)")
+            _prepare(run, run.inputs.images(job.cell for job in noisy))  # images of cells that were done before
+            again = order(noisy, run.inputs.suite.protocol.seed)
+            ended = _measure(run, again, _RunProgress(again))
             finished += ended
-            as_expected = {result.key for result, expected in ended if result.outcome is expected}
-            keys = _answering(run, keys, ended) if retry else keys | as_expected
-        return RunSummary(len(jobs) - len(first), tuple(finished), frozenset(keys))
+            keys = _answering(run, keys, ended)
+        return RunSummary(len(done_before), tuple(finished), frozenset(keys))
+
+
+def _slot(job: Planned) -> tuple[Cell, int]:
+    """Return what a job measures: two plans of one run agree on it, whatever was pinned between them."""
+    return job.cell, job.spec.job
+
+
+def _early(run: _RunState, todo: Sequence[Planned]) -> list[Planned]:
+    """Return the first job of each cell of the suite's first system, if another's image or index must still be made.
+
+    A person then sees a row while the others are made.  The trials that remain are mixed with the others' as always
+    (measuring rule 9), as if the run had been stopped here and continued.
+    """
+    able = [job for job in todo if not job.cannot and job.cell.system != NULL_SYSTEM]
+    first = next((name for name in run.inputs.suite.systems if any(job.cell.system == name for job in able)), None)
+    others = [job for job in able if job.cell.system != first]
+    made = all(job.built and indexes.find(run.options.cache, job.spec.index_key) for job in others)
+    if made or run.options.assigned is not None:
+        return []
+    return [job for job in able if job.cell.system == first and job.spec.job == 0]
+
+
+def _ready(run: _RunState, todo: Sequence[Planned]) -> list[Planned]:
+    """Pin the files of these jobs and prepare their images; return the plan of the whole run as it is then."""
+    cells = [job.cell for job in todo if not job.cannot]
+    _pin(run, cells)
+    _prepare(run, run.inputs.images(cells))
+    # Pins change recipes, and somebody may have edited an engine's files since.
+    return plan_here(run.inputs, run.options, run.launcher, prepared=run.recipes)
+
+
+def _measure(run: _RunState, todo: Sequence[Planned], progress: _RunProgress) -> list[tuple[Result, Outcome]]:
+    """Build the indexes of these jobs, then run the jobs; return each result with the expected outcome."""
+    ended: list[tuple[Result, Outcome]] = []
+    for job in todo:  # before the first job, so that builds are no part of the jobs' times
+        builder = _prepared(run, run.inputs.builder(job.cell))
+        if isinstance(builder, Prepared) and not job.cannot:
+            _index(run, job.cell, builder)
+    with task(run.inputs.suite.name, line=False, left=progress.left.text) as step:
+        for job in todo:
+            step(progress.ended, progress.jobs)
+            run.options.callbacks.starts(job_key(job.spec))
+            with progress.timed(job):
+                result = run_job(run, job)
+            progress.report(job, result)
+            ended.append((result, job.expected))
+    return ended
 
 
 class _RunProgress:
@@ -136,7 +186,7 @@ class _RunProgress:
 
     def __init__(self, todo: Sequence[Planned]) -> None:
         self.left = TimeLeft(job.cell for job in todo if not job.cannot)
-        self._jobs = len(todo)
+        self.jobs, self.ended = len(todo), 0
         self._waiting = Counter(job.cell for job in todo)
         self._as_expected: dict[Cell, list[Result]] = defaultdict(list)
 
@@ -148,15 +198,17 @@ class _RunProgress:
         if not job.cannot:
             self.left.ended(job.cell, time.monotonic() - started)
 
-    def report(self, number: int, job: Planned, result: Result) -> None:
+    def report(self, job: Planned, result: Result) -> None:
         """Log a line for the job if its outcome is unexpected, and one for its cell if this was its last job."""
+        self.ended += 1
+        number = self.ended
         self._waiting[job.cell] -= 1
         if result.outcome is job.expected:
             self._as_expected[job.cell].append(result)
         else:
-            log.info(line(number, self._jobs, [result], job.expected))
+            log.info(line(number, self.jobs, [result], job.expected))
         if not self._waiting[job.cell] and self._as_expected[job.cell]:
-            log.info(line(number, self._jobs, self._as_expected[job.cell], job.expected))
+            log.info(line(number, self.jobs, self._as_expected[job.cell], job.expected))
 
 
 def run_job(run: _RunState, job: Planned) -> Result:
@@ -244,18 +296,10 @@ def keep_inputs(inputs: Inputs, store: Store) -> None:
         store.keep_inputs(judgements, dataset.qrels_sha256, samples, ending)
 
 
-def _plan(run: _RunState) -> list[Planned]:
-    """Plan, pin the files of the jobs to do and prepare their images, and plan again with what was prepared."""
-    options = run.options
-    # Another run may have pinned what this one has read as unpinned.
-    run.inputs, _ = pin_inputs(run.inputs, run.store, run.launcher, ())
-    todo = [job for job in plan_here(run.inputs, options, run.launcher) if not job.done and not job.cannot]
-    _pin(run, todo)
+def _build_assigned(run: _RunState) -> None:
+    """Build the indexes that another machine's plan assigns to this one."""
     inputs = run.inputs
-    _prepare(run, inputs.images(job.cell for job in todo))
-    # Planned again: pins change recipes, and somebody may have edited an engine's files since.
-    jobs = plan_here(inputs, options, run.launcher, prepared=run.recipes)
-    for build in options.assigned.builds if options.assigned else ():
+    for build in run.options.assigned.builds if run.options.assigned else ():
         cell = inputs.cell_of(build.system, build.dataset)
         builder = inputs.builder(cell)
         if build.component:
@@ -265,12 +309,11 @@ def _plan(run: _RunState) -> list[Planned]:
         prepared = _prepared(run, builder)
         if isinstance(prepared, Prepared):
             _index(run, cell, prepared)
-    return jobs
 
 
-def _pin(run: _RunState, todo: Iterable[Planned]) -> None:
-    """Pin the systems of these jobs; one that cannot be pinned has no image."""
-    run.inputs, errors = pin_inputs(run.inputs, run.store, run.launcher, (job.cell.system for job in todo))
+def _pin(run: _RunState, cells: Iterable[Cell]) -> None:
+    """Pin the systems of these cells; one that cannot be pinned has no image."""
+    run.inputs, errors = pin_inputs(run.inputs, run.store, run.launcher, (cell.system for cell in cells))
     for system, error in errors.items():
         log.info(f"  {error}")
         cells = [cell for cell in run.inputs.cells if cell.system == system]

@@ -186,6 +186,17 @@ def test_finished_cell_is_one_line_without_control_characters_in_a_pipe(harness:
 
 
 @pytest.mark.slow
+def test_row_is_shown_once_its_first_trial_is_stored(harness: Call, bench: Bench) -> None:
+    bench.suite(protocol(3), measures=["P@1", "AP"])
+    done = harness("run", "test-suite.toml", "--launcher", "fake")
+    (first,) = [line for line in done.stderr.splitlines() if "preliminary" in line]
+    shown = r"  planted on tiny, 1 CPU, 256 MiB \(fake\): P@1 0\.\d+, [\d.]+ ms, .*US\$ [\d.]+\*? per million queries"
+    assert re.fullmatch(rf"{shown} \(preliminary: trial 1 of 3\)", first), first
+    assert done.stderr.index(first) < done.stderr.index("[3/3]")
+    assert "preliminary" not in harness("run", "test-suite.toml", "--launcher", "fake").stderr
+
+
+@pytest.mark.slow
 def test_unpinned_system_is_one_line_and_the_others_run(harness: Call, bench: Bench) -> None:
     bare = 'description = "bare"\n[[assets]]\nfolder = "m"\nlicence = "MIT"\nhub = "a/m"\nfiles = ["w.bin"]\n'
     (bench.folder / "engines/planted/systems/bare.toml").write_text(bare)

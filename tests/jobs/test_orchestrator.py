@@ -332,3 +332,36 @@ def test_containers_of_a_dead_run_are_removed_before_their_folders(bench: Bench)
     bench.run(Sweeping())
     assert "removed 1 container that a dead run had left" in bench.screen.getvalue()
     assert not staged.exists()
+
+
+def test_first_system_has_a_trial_before_the_others_are_made(bench: Bench) -> None:
+    bench.plant("other", form="b")
+    path = bench.suite(INTERLEAVED.format(1), systems=["planted", "other"], profiles=["cpu1-mem1", "cpu2-mem4"])
+    launcher = FakeLauncher()
+    done = bench.run(launcher, path)
+    ran = [(job.spec.kind, job.spec.system, job.spec.first_trial) for job in launcher.launched]
+    early = [("build", "planted", 0), *[("search", "planted", 0)] * 2, ("build", "other", 0)]
+    assert ran[:4] == early
+    assert sorted(ran[4:]) == sorted(
+        [("search", "other", 0)] * 2
+        + [("search", name, trial) for name in ("planted", "other") for trial in (1, 2)] * 2
+    )
+    assert (done.done_before, len(done.jobs), len(done.keys), done.unforeseen) == (0, 12, 12, [])
+
+
+def test_early_trial_that_fails_is_measured_once(bench: Bench) -> None:
+    bench.plant("other", form="b")
+    path = bench.suite(INTERLEAVED.format(1), systems=["planted", "other"])
+    failing = FakeLauncher(lambda job: Outcome.CRASH if job.spec.system == "planted" else Outcome.OK)
+    done = bench.run(failing, path)
+    assert len(done.jobs) == 6 and len(done.unforeseen) == 3
+
+
+def test_trials_are_mixed_from_the_first_on_where_all_is_made(bench: Bench) -> None:
+    bench.plant("other", form="b")
+    path = bench.suite(INTERLEAVED.format(1), systems=["planted", "other"], profiles=["cpu1-mem1", "cpu2-mem4"])
+    bench.run(FakeLauncher(), path)
+    again = FakeLauncher()
+    bench.run(again, path, fresh=True)
+    first_round = [(job.spec.system, job.spec.envelope.name) for job in again.launched[:4]]
+    assert len(set(first_round)) == 4, "one job of every cell, in the order of the seed"
