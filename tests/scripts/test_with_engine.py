@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -211,3 +212,23 @@ def test_engine_started_by_others_is_not_restarted(stage: Stage) -> None:
         for option in ("--restart", "--restartable"):
             done = stage.run(option)
             assert (done.returncode, "was not started here" in done.stderr) == (1, True)
+
+
+@needs_root
+def test_engine_is_installed_in_advance_once_and_not_started(stage: Stage) -> None:
+    """Of the system's programs, the path has those that the script needs, and an apt-get that brings an engine."""
+    programs = stage.folder / "bin"
+    (programs / "dockerd").rename(stage.folder / "packed")
+    for name in ("bash", "env", "mkdir", "flock", "python3", "tail", "cp"):
+        path = shutil.which(name)
+        assert path is not None
+        (programs / name).symlink_to(path)
+    (programs / "apt-get").write_text(
+        f'#!/bin/sh\necho "$1" >>{stage.folder}/apt\n[ "$1" = update ] || cp {stage.folder}/packed {programs}/dockerd\n'
+    )
+    (programs / "apt-get").chmod(0o755)
+    stage.environment["PATH"] = str(programs)
+    first, second = stage.run("--install"), stage.run("--install")
+    assert (first.returncode, second.returncode, second.stderr) == (0, 0, ""), first.stderr
+    assert first.stderr == "with-engine: installing docker.io and iptables with apt-get, as root\n"
+    assert (stage.folder / "apt").read_text().split() == ["update", "install"] and stage.engines() == []
