@@ -34,6 +34,7 @@ from harness.launch.images.builder import Image, ImageBuilder
 from harness.launch.images.engine_build import BuildLimits
 from harness.launch.images.systems import System
 from harness.pricing import instances
+from harness.progress import Progress
 from harness.report.checks import checks_document
 from harness.report.systems import system_paragraphs, systems_document, systems_section
 
@@ -181,8 +182,9 @@ def images(
         client = connection.connect(120)
     rows: list[tuple[str, ...]] = []
 
-    def make(system: System, whole_engine: bool, stopped: threading.Event) -> tuple[Image, float]:
-        builder = ImageBuilder(client, config.absolute_folder(cache), models, platform, BuildLimits(stopped=stopped))
+    def make(system: System, whole_engine: bool, stopped: threading.Event, progress: Progress) -> tuple[Image, float]:
+        limits = BuildLimits(stopped=stopped)
+        builder = ImageBuilder(client, config.absolute_folder(cache), models, platform, limits, progress)
         started = time.monotonic()
         try:
             image = builder.ensure_engine(system) if whole_engine else builder.ensure(system)

@@ -46,7 +46,7 @@ from harness.launch.monitor.canary import Canary
 from harness.launch.monitor.sampler import Sampler
 from harness.launch.monitor.sources import CgroupSource, JobSource
 from harness.launch.watch import CanaryLog, JobWatch, follow
-from harness.progress import Progress
+from harness.progress import Progress, silent
 from harness.results.isolation import CONTAINER
 from harness.results.schema import Placement
 from harness.untrusted import one_line
@@ -102,9 +102,9 @@ class DockerLauncher(Launcher):
                 self._client.ping()
         return self._client
 
-    def _builder(self, stopped: threading.Event | None = None) -> ImageBuilder:
+    def _builder(self, stopped: threading.Event | None = None, progress: Progress = silent) -> ImageBuilder:
         limits = BuildLimits(stopped=stopped) if stopped else None
-        return ImageBuilder(self.client, self.cache, self.models, self._platform, limits)
+        return ImageBuilder(self.client, self.cache, self.models, self._platform, limits, progress)
 
     def engine_version(self) -> str | None:
         """Return the engine's version, which results store as ``docker_version``."""
@@ -127,12 +127,12 @@ class DockerLauncher(Launcher):
         image = self._builder().find(system)
         return _prepared(system, image) if image else None
 
-    def prepare(self, system: System, stopped: threading.Event | None = None) -> Prepared:
-        """Return the image, built where it is missing; ``stopped`` ends a build."""
+    def prepare(self, system: System, stopped: threading.Event | None = None, progress: Progress = silent) -> Prepared:
+        """Return the image, built where it is missing; ``stopped`` ends a build, ``progress`` takes its steps."""
         if self._emulated and self._platform:  # the image may be there from before a reboot, what runs it not
             emulation.ensure(self.client, self._platform, self.cache)
         with engine_errors():
-            image = self._builder(stopped).ensure(system)
+            image = self._builder(stopped, progress).ensure(system)
             volumes = self.client.images.get(image.digest).attrs["Config"].get("Volumes")
         if volumes:
             # The engine would give each a writable folder on the host's disk, under a read-only root.

@@ -34,6 +34,7 @@ from harness.launch.images.dockerfile import Dockerfile
 from harness.launch.images.engine_build import BuildLimits
 from harness.launch.images.recipes import engine_recipe, recipe
 from harness.launch.images.systems import Asset, System, checksums
+from harness.progress import Progress, silent
 from harness.untrusted import MAX_TEXT, one_line
 
 log = logging.getLogger(__name__)
@@ -50,7 +51,7 @@ _FAILURE = "FAILED: "
 # Below this, a step's message about a full disk is about the engine's disk, not one in its container.
 _ROOMY_BYTES = 2 << 30
 _LAST_LINES = 5
-_STEP = re.compile(r"Step (\d+)/\d+ : ")
+_STEP = re.compile(r"Step (\d+)/(\d+) : ")
 _COLOURS = re.compile("\x1b\\[[0-9;]*m")
 
 
@@ -126,6 +127,7 @@ class ImageBuilder:
         models: a local folder of models, besides the hub.
         platform: of the images; the engine's own if not given.
         limits: of each build.
+        progress: takes the steps of each build.
     """
 
     def __init__(
@@ -135,12 +137,14 @@ class ImageBuilder:
         models: Path | None = None,
         platform: str | None = None,
         limits: BuildLimits | None = None,
+        progress: Progress = silent,
     ) -> None:
         self._client = client
         self._cache = cache
         self._models = models
         self._platform = platform
         self._limits = limits or BuildLimits()
+        self._progress = progress
 
     def find(self, system: System) -> Image | None:
         """Return the image of a system's present recipe, or ``None``; its driver may be one that measures alike.
@@ -298,9 +302,10 @@ class ImageBuilder:
                 if failed:  # read on, so that no connection stays open
                     continue
                 last.append(line)
-                if line.startswith("Step "):
+                if found := _STEP.match(line):
                     step = line
                     last.clear()
+                    self._progress(int(found[1]), int(found[2]), f"steps of {target.image}")
                 failed = line.startswith(_FAILURE)
         if failed:
             words = "\n".join(last)

@@ -11,13 +11,13 @@ from typing import TypeVar
 
 from harness.errors import ImageError
 from harness.launch import host
-from harness.progress import duration, task
+from harness.progress import Progress, duration, task
 
 log = logging.getLogger(__name__)
 
 Made = TypeVar("Made")
-# Makes one image; ends early once the event is set, because the run was stopped.
-Maker = Callable[[threading.Event], Made]
+# Makes one image and reports its steps; ends early once the event is set, because the run was stopped.
+Maker = Callable[[threading.Event, Progress], Made]
 
 # More would only share the disk.
 _MOST = 4
@@ -35,8 +35,8 @@ def make(makers: Mapping[str, Maker[Made]]) -> Iterator[tuple[str, Made | ImageE
     def shown(name: str, maker: Maker[Made]) -> Made | ImageError:
         began = time.monotonic()
         try:
-            with task(f"{name}: image"):
-                made = maker(stopped)
+            with task(f"{name}: image") as progress:
+                made = maker(stopped, progress)
         except ImageError as error:
             return error
         if time.monotonic() - began > _NOTABLE_S:

@@ -10,6 +10,7 @@ import pytest
 from harness.errors import ImageError, StoreError
 from harness.launch import host
 from harness.launch.images import side_by_side
+from harness.progress import Progress
 
 
 @pytest.fixture(autouse=True)
@@ -20,11 +21,11 @@ def _two_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_two_images_are_made_at_once_and_an_error_stops_no_other() -> None:
     together = threading.Barrier(2, timeout=10)
 
-    def made(_: threading.Event) -> str:
+    def made(_: threading.Event, __: Progress) -> str:
         together.wait()
         return "image"
 
-    def failed(_: threading.Event) -> str:
+    def failed(_: threading.Event, __: Progress) -> str:
         together.wait()
         raise ImageError("no weights")
 
@@ -36,17 +37,17 @@ def test_two_images_are_made_at_once_and_an_error_stops_no_other() -> None:
 def test_another_error_ends_the_builds_that_run_and_begins_no_further(error: BaseException) -> None:
     begun, ended, running = [], threading.Event(), threading.Event()
 
-    def long(stopped: threading.Event) -> str:
+    def long(stopped: threading.Event, _: Progress) -> str:
         running.set()
         if stopped.wait(10):
             ended.set()
         raise ImageError("the run was stopped")
 
-    def broken(_: threading.Event) -> str:
+    def broken(_: threading.Event, __: Progress) -> str:
         assert running.wait(10)
         raise error
 
-    def later(_: threading.Event) -> str:
+    def later(_: threading.Event, __: Progress) -> str:
         begun.append("later")
         return "image"
 
@@ -58,13 +59,13 @@ def test_another_error_ends_the_builds_that_run_and_begins_no_further(error: Bas
 def test_a_caller_that_stops_ends_the_builds() -> None:
     ended, running = threading.Event(), threading.Event()
 
-    def long(stopped: threading.Event) -> str:
+    def long(stopped: threading.Event, _: Progress) -> str:
         running.set()
         if stopped.wait(10):
             ended.set()
         raise ImageError("the run was stopped")
 
-    def quick(_: threading.Event) -> str:
+    def quick(_: threading.Event, __: Progress) -> str:
         assert running.wait(10)
         return "image"
 
@@ -79,5 +80,5 @@ def test_an_image_that_took_long_has_a_line_when_it_ends(
 ) -> None:
     monkeypatch.setattr(side_by_side, "_NOTABLE_S", 0.0)
     with caplog.at_level(logging.INFO, "harness"):
-        list(side_by_side.make({"toy": lambda _: "image"}))
+        list(side_by_side.make({"toy": lambda *_: "image"}))
     assert caplog.messages == ["  toy: image ...", "  toy: image made in 0 s"]
