@@ -164,10 +164,13 @@ class RowCache:
             compute: computes the test.
         """
         text = json.dumps(key)
-        if text not in self._known_tests:
-            self._known_tests[text] = compute()
-            # Where the cache cannot be written, the next call computes the test again.
+        if text in self._known_tests:
+            return self._known_tests[text]
+        self._known_tests[text] = compute()
+        # If a run stored something meanwhile, the files behind this test are unknown.
+        if folder_stamp(self._folder) == self._stamp:
             name = self._tests.name.partition(".")[0]
+            # Where the cache cannot be written, the next call computes the test again.
             with contextlib.suppress(OSError), filesystem.scratch_folder(self._tests.parent, name) as scratch:
                 (scratch / _TESTS).write_bytes(_packed(self._stamp, _tests_adapter().dump_json(self._known_tests)))
                 (scratch / _TESTS).replace(self._tests)

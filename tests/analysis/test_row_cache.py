@@ -362,6 +362,19 @@ def test_a_damaged_kept_test_is_ignored_and_replaced(
     assert gzip.decompress(_kept(cache).read_bytes().partition(b"\n")[2]) == gzip.decompress(whole.partition(b"\n")[2])
 
 
+def test_a_test_is_not_kept_if_the_folder_changes_meanwhile(folder: Folder) -> None:
+    made = QualityDifference(0.5, 0.25, Estimate(-0.25), ComparisonVerdict.NONE, "none")
+
+    def compute() -> QualityDifference:
+        (folder.job / "result.json").write_text("a run stored this")
+        return made
+
+    assert folder.cache().test(("first",), compute) == made
+    assert list((folder.home / "tables").glob("*.tests.cache")) == []
+    assert folder.cache().test(("first",), lambda: made) == made
+    assert _kept(folder.home).is_file()
+
+
 def test_another_users_kept_test_is_ignored(results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = tmp_path / "cache"
     first = _compared(results, cache)
