@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness import stats
+from harness.estimate import Estimate
 from harness.evaluation import evaluate
-from harness.stats import Estimate
 
 Floats = NDArray[np.float64]
 # Sigma of the lognormal change between two measurements of a query.

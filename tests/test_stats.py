@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from harness import stats
-from harness.stats import Estimate, kendall_p, kendall_tau
+from harness.estimate import MIN_QUERIES, Estimate, best_of
+from harness.stats import kendall_p, kendall_tau
 
 
 def summarise(values: Sequence[Sequence[float]]) -> stats.LatencySummary:
@@ -151,7 +152,7 @@ def test_smallest_n_follows_from_loadgens_rule() -> None:
     def proves(n: int, share: float) -> bool:
         return bool(scipy.stats.binom.cdf(1, n, 1 - share) <= 0.01)
 
-    for name, least in stats.MIN_QUERIES.items():
+    for name, least in MIN_QUERIES.items():
         share = float(name[1:]) / 100
         assert proves(least, share)
         assert not proves(least - 1, share)
@@ -175,7 +176,7 @@ def test_percentiles_below_their_smallest_n_are_missing(queries: int, shown: set
     found = summarise([list(range(queries))] * 10).percentiles_s
     assert {name for name, figure in found.items() if figure.value is not None} == shown
     for name in set(found) - shown:
-        assert found[name].reason == f"{name} needs {stats.MIN_QUERIES[name]:,} queries, timed {queries:,}"
+        assert found[name].reason == f"{name} needs {MIN_QUERIES[name]:,} queries, timed {queries:,}"
 
 
 def test_percentiles_are_observed_values_by_nearest_rank() -> None:
@@ -424,7 +425,7 @@ def test_p_of_kendalls_tau_agrees_with_scipy(values: list[tuple[int, int]]) -> N
 
 def test_best_of_returns_all_that_tie_and_no_missing_value() -> None:
     values = {"a": 0.1 + 0.2, "b": 0.3, "c": 0.0, "d": None, "e": -1.0}
-    assert stats.best_of(values, values.get) == ["a", "b"]
-    assert stats.best_of(values, values.get, least=True) == ["e"]
-    assert stats.best_of("cde", values.get) == ["c"], "0 is above a negative value"
-    assert stats.best_of("d", values.get) == []
+    assert best_of(values, values.get) == ["a", "b"]
+    assert best_of(values, values.get, least=True) == ["e"]
+    assert best_of("cde", values.get) == ["c"], "0 is above a negative value"
+    assert best_of("d", values.get) == []

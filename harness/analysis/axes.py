@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from harness.analysis.table import Row
 from harness.errors import UnknownName
+from harness.estimate import Estimate
 from harness.results.schema import Cell
-from harness.stats import Estimate
 
 MIB = 2**20
 ACCURACY = "accuracy"

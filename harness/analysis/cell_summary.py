@@ -19,12 +19,13 @@ from harness.analysis.validity import machine_speed, sample_checks
 from harness.analysis.validity.findings import trials_s
 from harness.driver.records import Outcome
 from harness.errors import HarnessError, counted
+from harness.estimate import MIN_PROCESSES, Estimate, too_few_processes
 from harness.evaluation import trec
 from harness.evaluation.per_query import SHARES
 from harness.results.reader import StoredJob, most_hits
 from harness.results.samples import cell_budget
 from harness.results.schema import Result, measurements
-from harness.stats import Estimate, LatencySummary
+from harness.stats import LatencySummary
 from harness.untrusted import reason_of, sha256
 
 # The percentiles that a table shows.
@@ -268,8 +269,8 @@ def offline_throughput(timed: Timings) -> Estimate:
     for pair, seconds in zip(timed.trials, by_trial.tolist(), strict=True):
         if pair in whole:
             by_job.setdefault(pair[0], []).append(seconds)
-    if len(by_job) < stats.MIN_PROCESSES:
-        return Estimate(value, reason=stats.too_few_processes(len(by_job)))
+    if len(by_job) < MIN_PROCESSES:
+        return Estimate(value, reason=too_few_processes(len(by_job)))
     low, high = stats.student(np.asarray([statistics.fmean(seconds) for seconds in by_job.values()]))
     size = len(timed.queries)
     fastest = size / low if low > 0 else None
@@ -289,8 +290,8 @@ def server_throughput(results: Sequence[Result]) -> Estimate:
     if not believed or place < 0:
         return Estimate(None, reason=failures or "no rate was tried")
     value = stats.median(believed) if not none else believed[int(place)]
-    bounded = jobs >= stats.MIN_PROCESSES
-    extremes = f"lowest and highest of {jobs} jobs" if bounded else stats.too_few_processes(jobs)
+    bounded = jobs >= MIN_PROCESSES
+    extremes = f"lowest and highest of {jobs} jobs" if bounded else too_few_processes(jobs)
     own = "latencies were measured at each job's own confirmed rate" if len(set(believed)) > 1 else None
     probes = [probe for one in searched if one.rate_qps is not None for probe in one.probes]
     failed = sum(probe.check and not probe.passed for probe in probes)

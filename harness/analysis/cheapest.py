@@ -11,15 +11,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from harness import stats
 from harness.analysis import axes, comparison
 from harness.analysis.axes import ComparisonGroup
 from harness.analysis.pareto_front import reason_not_ranked
 from harness.analysis.table import Row, Table
 from harness.errors import UnknownName, UsageError
+from harness.estimate import Estimate, best_of
 from harness.evaluation import measure_names
 from harness.evaluation.per_query import PerQuery
-from harness.stats import Estimate
 
 FORM = "write MEASURE=VALUE or MEASURE=SYSTEM-VALUE, e.g. nDCG@10=0.68 or nDCG@10=bm25-0.002"
 # Sums of the same numbers in another order differ in their last digits.
@@ -146,12 +145,12 @@ class CheapestPoint:
     @property
     def equally_good(self) -> Sequence[OperatingPoint]:
         """All points with the highest mean, the cheapest first."""
-        return stats.best_of(self.points, lambda point: point.mean.value)
+        return best_of(self.points, lambda point: point.mean.value)
 
     @property
     def equally_cheap(self) -> Sequence[OperatingPoint]:
         """All points that reach the goal at the cost of the cheapest."""
-        return stats.best_of((point for point in self.points if point.reaches), _cost, least=True)
+        return best_of((point for point in self.points if point.reaches), _cost, least=True)
 
     def role(self, point: OperatingPoint) -> str:
         """Return a point's role in the answer; empty for most points."""

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness import stats
 from harness.analysis import axes, notes, paired_differences, significance
 from harness.analysis.paired_differences import LATENCY, Difference, QueryChange, QueryChoice, difference, with_test
 from harness.analysis.table import Row, Validity, ended
 from harness.driver.records import Outcome
 from harness.errors import FileError, UsageError
+from harness.estimate import MIN_PROCESSES, Estimate, too_few_processes
 from harness.evaluation.per_query import PerQuery
 from harness.progress import bar
 from harness.results import reader
 from harness.results.schema import matches
-from harness.stats import Estimate, Floats
+from harness.stats import Floats
 
 if TYPE_CHECKING:
     from harness.evaluation.judged_runs import JudgedRuns
@@ -327,8 +327,8 @@ def _again(a: Row, b: Row, scale: float, confidence: float) -> Estimate | None:
     if not fewest:
         return None
     difference = float(theirs.mean() - ours.mean())
-    if fewest < stats.MIN_PROCESSES:
-        return Estimate(difference, reason=stats.too_few_processes(fewest))
+    if fewest < MIN_PROCESSES:
+        return Estimate(difference, reason=too_few_processes(fewest))
     if max(np.ptp(ours), np.ptp(theirs)) <= 1e-12 * theirs.mean():  # equal but for rounding
         return Estimate(difference, difference, difference)
     from scipy.special import stdtrit

@@ -14,6 +14,7 @@ from harness.analysis.rejudge import JudgementBasis, QrelsOverride
 from harness.analysis.table import FirstStage
 from harness.commands import quoted
 from harness.errors import HarnessError, UsageError
+from harness.estimate import Estimate
 from harness.evaluation import embeddings, evaluate, judged_runs, measure_names, trec
 from harness.evaluation.embeddings import Embeddings
 from harness.evaluation.evaluate import Evaluation
@@ -23,7 +24,6 @@ from harness.evaluation.measure_names import DistanceName
 from harness.evaluation.trec import Run
 from harness.results import reader
 from harness.results.reader import StoredJob, judges_hits_alone, read_job_run
-from harness.stats import Estimate
 
 log = logging.getLogger(__name__)
 

@@ -18,12 +18,13 @@ from harness.analysis import significance
 from harness.analysis.table import FirstStage
 from harness.compression import unpacked
 from harness.errors import HarnessError
+from harness.estimate import Estimate
 from harness.evaluation import evaluate, measure_names, trec
 from harness.evaluation.evaluate import Evaluation
 from harness.evaluation.trec import Qrels, Run
 from harness.results.reader import StoredJob, most_first_stage_hits
 from harness.results.schema import STORED_RUN
-from harness.stats import Estimate, Floats
+from harness.stats import Floats
 from harness.untrusted import MAX_FILE_BYTES, fields_of, open_regular, reading
 
 _HITS_ALONE = "only the hits of the whole system were judged, by the answers in their texts"

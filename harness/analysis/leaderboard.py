@@ -19,8 +19,9 @@ from harness.analysis.resampling import Resampled
 from harness.analysis.table import PublishedRates, Row, Table
 from harness.driver.records import Outcome
 from harness.errors import UnknownName, UsageError
+from harness.estimate import CONFIDENCE, Estimate
 from harness.evaluation.per_query import PerQuery
-from harness.stats import CONFIDENCE, Estimate, Floats
+from harness.stats import Floats
 
 # A function from entries, in any order, to their scores: the highest ranks first, ``None`` has no rank.
 Scorer = Callable[[Sequence[Entry]], Sequence[float | None]]

@@ -17,8 +17,8 @@ from harness.analysis.paired_differences import Difference
 from harness.analysis.pareto_front import FrontPoint, FrontState
 from harness.analysis.table import Row, Table, Validity, ended
 from harness.driver.records import Outcome
+from harness.estimate import Estimate
 from harness.evaluation.per_query import PerQuery
-from harness.stats import Estimate
 
 # Stage of the reranker's model, as adapters name it.
 SCORE = "score"

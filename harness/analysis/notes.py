@@ -5,23 +5,25 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from harness import stats
 from harness.analysis.table import Overhead, Row, Validity, processors
 from harness.driver.records import Outcome
+from harness.estimate import LATENCY_MIN_QUERIES, MIN_PROCESSES, MIN_QUERIES
 from harness.evaluation.judged_runs import unjudged_share_notes
 from harness.pricing import cost, token_prices
 from harness.pricing.instances import DEFAULT_CHOICE, TypeChoice
 from harness.pricing.prices import Snapshot, StoragePrice
 
+# The beginning of the note under a table with means over seeds.
+SEEDS = "means over seeds"
 MEAN_METHOD = (
     "Latency mean: every timed sample counts. Its 95 % interval answers: measured again on this machine, with other "
     "such queries, in fresh processes. Two reaches are squared and added: over queries (corrected for skew, Hall 1992; "
-    f"from {stats.LATENCY_MIN_QUERIES} queries on) and over processes (Student; from {stats.MIN_PROCESSES} on). CSV "
+    f"from {LATENCY_MIN_QUERIES} queries on) and over processes (Student; from {MIN_PROCESSES} on). CSV "
     "and JSON hold both. A dash: too few of either."
 )
 PERCENTILE_METHOD = (
     "Percentiles: the smallest latency that at least that share of all timed samples does not exceed; shown from "
-    f"{stats.MIN_QUERIES['p50']} queries (p50), {stats.MIN_QUERIES['p95']} (p95), {stats.MIN_QUERIES['p99']} (p99) on. "
+    f"{MIN_QUERIES['p50']} queries (p50), {MIN_QUERIES['p95']} (p95), {MIN_QUERIES['p99']} (p99) on. "
     "CSV and JSON hold their 95 % intervals (as the mean's, with order statistics over queries) and what each is at "
     "most (LoadGen's rule, confidence 0.99)."
 )

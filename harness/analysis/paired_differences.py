@@ -5,37 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum
 
 import numpy as np
 
 from harness import stats
 from harness.analysis import significance
 from harness.analysis.significance import TestResult
+from harness.analysis.verdict import ComparisonVerdict
+from harness.estimate import INTERVAL_MIN_QUERIES, LATENCY_MIN_QUERIES, Estimate, Z
 from harness.evaluation.per_query import PerQuery
-from harness.stats import Estimate, Floats
+from harness.stats import Floats
 
 LATENCY = "latency"
 # A sample "shows" a difference that it would detect in four of five repetitions, at 95 % confidence.
 POWER = 0.8
-_Z = stats.Z + 0.8416212335729143
+_Z = Z + 0.8416212335729143
 # With fewer differences, even all equal signs give a p above the level.
 _LEAST_DIFFERENT = 1 + math.ceil(-math.log2(significance.LEVEL))
-
-
-class ComparisonVerdict(str, Enum):
-    """Verdict on B against A."""
-
-    FASTER = "faster"
-    SLOWER = "slower"
-    BETTER = "better"
-    WORSE = "worse"
-    EQUAL = "equal on every query"
-    NONE = "no difference that this sample can show"
-    TOO_FEW = "too few queries to tell"
-    UNREPEATED = "no difference that so few processes can show"
-    UNCORRECTED = "no difference that holds among all comparisons made"
-    UNKNOWN = "cannot be compared"
 
 
 @dataclass(frozen=True)
@@ -227,7 +213,7 @@ def _verdict_of_test(tested: TestResult) -> ComparisonVerdict:
     if not tested.higher and not tested.lower:
         return ComparisonVerdict.EQUAL
     queries, mean = tested.higher + tested.lower + tested.tied, tested.interval.value
-    if queries < stats.INTERVAL_MIN_QUERIES or tested.least > significance.LEVEL:
+    if queries < INTERVAL_MIN_QUERIES or tested.least > significance.LEVEL:
         return ComparisonVerdict.TOO_FEW
     if mean is None or tested.p > significance.LEVEL:
         return ComparisonVerdict.NONE
@@ -236,7 +222,7 @@ def _verdict_of_test(tested: TestResult) -> ComparisonVerdict:
 
 def _least(metric: str) -> int:
     """Return the fewest queries for an interval of a difference."""
-    return stats.LATENCY_MIN_QUERIES if metric == LATENCY else stats.INTERVAL_MIN_QUERIES
+    return LATENCY_MIN_QUERIES if metric == LATENCY else INTERVAL_MIN_QUERIES
 
 
 def _needed(differences: Floats, least: int) -> int | None:

@@ -18,9 +18,9 @@ from harness.analysis.axes import ACCURACY, Axis
 from harness.analysis.resampling import BETTER, EQUAL, UNDECIDED, WORSE, PairedSigns, Resampled, Signs
 from harness.analysis.table import Row, Table, Validity, ended
 from harness.driver.records import Outcome
+from harness.estimate import Estimate
 from harness.evaluation.per_query import PerQuery
 from harness.results.schema import Cell
-from harness.stats import Estimate
 
 # Axes of a front, by default.
 AXES = ("accuracy", "cost", "latency")

@@ -21,8 +21,9 @@ from harness.analysis.resampling import RESAMPLES
 from harness.analysis.table import Row
 from harness.datasets.passage_positions import RelevantPosition
 from harness.driver.records import Scalar
+from harness.estimate import CONFIDENCE, INTERVAL_MIN_QUERIES, Estimate
 from harness.evaluation.per_query import PerQuery
-from harness.stats import CONFIDENCE, INTERVAL_MIN_QUERIES, Estimate, Floats
+from harness.stats import Floats
 
 BIN = 256
 # Shares count the passages that start before these bins.

@@ -23,13 +23,13 @@ from harness.analysis.table import IndexFigures, Latency, PublishedRates, Row, T
 from harness.config import ConfigModel, read_toml, validate
 from harness.driver.records import Outcome
 from harness.errors import FileError, counted
+from harness.estimate import Estimate
 from harness.pricing import prices
 from harness.pricing.cost import GIB
 from harness.pricing.instances import Instance
 from harness.pricing.prices import Snapshot
 from harness.results import reader
 from harness.results.isolation import PUBLISHED
-from harness.stats import Estimate
 from harness.untrusted import ForeignText, mistake, read_whole, reading
 
 NAME = "published.toml"

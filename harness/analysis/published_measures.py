@@ -23,8 +23,8 @@ from harness.analysis.table import Latency, Row, Table, Validity
 from harness.config import ConfigModel, read_toml, validate
 from harness.driver.records import Outcome
 from harness.errors import FileError
+from harness.estimate import Estimate
 from harness.results.isolation import PUBLISHED
-from harness.stats import Estimate
 from harness.untrusted import ForeignText, read_whole, reading
 
 NO_LATENCY = "the paper prints no latency"

@@ -15,12 +15,12 @@ from harness.analysis import comparison
 from harness.analysis.table import Row, Table, ended
 from harness.driver.records import Outcome, Scalar
 from harness.errors import HarnessError, UnknownName, UsageError
+from harness.estimate import Estimate
 from harness.evaluation import evaluate
 from harness.evaluation.per_query import PerQuery
 from harness.results import attempts
 from harness.results.reader import StoredJob, read_job_run
 from harness.results.schema import NULL_SYSTEM
-from harness.stats import Estimate
 
 # Depths of the overlap; a shorter run has its own depth.
 CUTOFFS = (10, 100)

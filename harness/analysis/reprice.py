@@ -20,10 +20,11 @@ from harness.analysis.row_pricing import MachineChoice, Tariff
 from harness.analysis.table import Price, Row, Table, Validity
 from harness.driver.records import Outcome
 from harness.errors import UsageError, counted
+from harness.estimate import Estimate
 from harness.pricing import cost, prices
 from harness.pricing.instances import TypeChoice
 from harness.pricing.prices import Snapshot
-from harness.stats import Estimate, competition_ranks
+from harness.stats import competition_ranks
 
 # The two ways to compare two dates.
 SAME, CHEAPEST = "same instance", "cheapest type"

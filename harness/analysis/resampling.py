@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.estimate import CONFIDENCE, INTERVAL_MIN_QUERIES, Z
 from harness.evaluation.per_query import PerQuery
-from harness.stats import CONFIDENCE, INTERVAL_MIN_QUERIES, Floats, Z, draw_weights, median
+from harness.stats import Floats, draw_weights, median
 
 Signs = NDArray[np.int8]
 # Comparison of one row with another on an axis.

@@ -15,16 +15,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.analysis import published, published_measures
-from harness.analysis.table import Table
+from harness.analysis.table import Row, Table
+from harness.analysis.verdict import QualityDifference
 from harness.errors import UsageError
 from harness.evaluation import measure_names
-from harness.evaluation.per_query import PerQuery
 from harness.results import reader, suite_record
 
 if TYPE_CHECKING:
     from harness.analysis.evaluate_job import Vectors
     from harness.analysis.rejudge import QrelsOverride
     from harness.analysis.row_cache import RowCache, RowSet
+    from harness.evaluation.per_query import PerQuery
 
 log = logging.getLogger(__name__)
 
@@ -50,15 +51,34 @@ class Selection:
 
 @dataclass(frozen=True)
 class ReadResults:
-    """Content of a results folder: its unpriced table, and the values by query of its rows."""
+    """Content of a results folder: its unpriced table, and the values by query of its rows.
+
+    ``cache`` keeps tests of these values (``None``: each is computed).
+    """
 
     table: Table
     read_values: Callable[[], Mapping[str, PerQuery]]
+    cache: RowCache | None = None
 
     @cached_property
     def per_query(self) -> Mapping[str, PerQuery]:
         """Values by query by :attr:`harness.analysis.table.Row.per_query_key`; published rows have none."""
         return self.read_values()
+
+    def compare(self, a: Row, b: Row, measure: str, candidates: int) -> QualityDifference:
+        """Compare b with a, the best of some candidates, by the paired test, corrected for their number."""
+
+        def tested() -> QualityDifference:
+            from harness.analysis import comparison  # late, and values are read only here: most tests are kept
+
+            (found,) = comparison.paired([(a, b)], self.per_query, measure, candidates)
+            return QualityDifference(found.a, found.b, found.interval, found.verdict, found.verdict_text)
+
+        if self.cache is None:
+            return tested()
+        # All that a test depends on, while the files stay the same.
+        sides = [(row.per_query_key, row.measured(measure)) for row in (a, b)]
+        return self.cache.test((*sides, measure, candidates), tested)
 
 
 _WHOLE = Selection()
@@ -118,8 +138,8 @@ def _measured(folder: Path, selection: Selection, cache: Path | None) -> ReadRes
         if not are_default(jobs, keys):
             return _of_rows(_named(build_rows(jobs, JobEvaluator(measures), keys=keys), jobs))
     if stored and (table := stored.table()):
-        return ReadResults(table, cached_values)
-    return _of_rows(built())
+        return ReadResults(table, cached_values, stored)
+    return replace(_of_rows(built()), cache=stored)
 
 
 def _of_rows(rows: RowSet) -> ReadResults:

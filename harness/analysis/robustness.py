@@ -15,12 +15,13 @@ import numpy as np
 from harness import stats
 from harness.analysis import resampling
 from harness.errors import UsageError
+from harness.estimate import CONFIDENCE, INTERVAL_MIN_QUERIES, Estimate
 from harness.evaluation import evaluate_runs, measure_names, qrels_subsample
 from harness.evaluation.evaluate_runs import EvaluatedRuns
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.qrels_subsample import KeepRule
 from harness.progress import Progress, part_of, silent
-from harness.stats import CONFIDENCE, INTERVAL_MIN_QUERIES, Estimate, Floats, kendall_tau
+from harness.stats import Floats, kendall_tau
 
 # Means that differ by less are equal: the same values summed in another order.
 EQUAL = 1e-12

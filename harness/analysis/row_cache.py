@@ -1,4 +1,4 @@
-"""The cache of a results folder's rows: a file of rows, as packed JSON, and a Parquet file of values by query.
+"""The cache of a results folder's rows: rows and tests, as packed JSON, and a Parquet file of values by query.
 
 Reading, bootstrapping and scoring thousands of jobs takes minutes and does not depend on prices.  Cached rows are used
 only for the same stored files (name, inode, size, times of change), the same judgements and the same code.  If files
@@ -17,29 +17,32 @@ import json
 import logging
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter
 
 import harness
 from harness import filesystem
 from harness.analysis.table import Row, Table, Validity
-from harness.analysis.validity.sample_checks import SampleFacts
+from harness.analysis.verdict import QualityDifference
 from harness.compression import unpacked
 from harness.errors import FileError
-from harness.evaluation import per_query
-from harness.evaluation.per_query import PerQuery
 from harness.results import origins, reader
 from harness.results.reader import StoredJob
 from harness.results.schema import ANSWER_DEPTHS, JUDGED_HITS
 from harness.untrusted import open_regular, reason_of
 
+if TYPE_CHECKING:
+    from harness.analysis.validity.sample_checks import SampleFacts
+    from harness.evaluation.per_query import PerQuery
+
 log = logging.getLogger(__name__)
 
-_ROWS, _QUERIES = ".rows.cache", ".queries.parquet"
+_ROWS, _QUERIES, _TESTS = ".rows.cache", ".queries.parquet", ".tests.cache"
 _LONGEST_STAMP = 1 << 12
 # Numbers depend on these libraries and on our own sources.
 _LIBRARIES = ("ir-measures", "numpy", "pyarrow", "scipy")
@@ -48,8 +51,6 @@ _JOB_FILES = (reader.RESULT, reader.SAMPLES, reader.RUN, reader.FIRST_STAGE, JUD
 _SUITE_FOLDERS = ("qrels", "samples")
 # Errors for a file with unexpected content (those of pydantic and of JSON are ValueErrors).
 _DAMAGE = (OSError, EOFError, ValueError, RecursionError, zlib.error)
-# Of each row of the table: the cell's stamp, and the evidence for its verdict.
-_Evidence = tuple[str | None, SampleFacts | None, int | None]
 
 
 @dataclass(frozen=True)
@@ -93,33 +94,37 @@ class RowCache:
     def __init__(self, cache: Path, folder: Path, measures: Sequence[str], judged: str = "") -> None:
         name = hashlib.sha256(_bytes(json.dumps([str(folder.resolve()), list(measures), judged]))).hexdigest()[:32]
         self.path = cache / "tables" / f"{name}{_ROWS}"
-        self._queries = cache / "tables" / f"{name}{_QUERIES}"
+        self._queries, self._tests = (cache / "tables" / f"{name}{suffix}" for suffix in (_QUERIES, _TESTS))
         self._folder, self._stamp = folder, folder_stamp(folder)
 
     def table(self) -> Table | None:
         """Return the cached table if it is still valid."""
-        found = _read(self.path)
+        found = _read(self.path, parts=2)
         if found is None or found[0] != self._stamp:
             return None
         try:
             with _no_collection():
-                return _table_adapter().validate_json(found[1])
+                return _table_adapter().validate_json(found[1][0])
         except ValueError:
             return None
 
     def per_query(self) -> dict[str, PerQuery] | None:
         """Return the values by query if they are still valid."""
+        from harness.evaluation import per_query  # late: needs numpy, which cached rows do not
+
         return per_query.read(self._queries, self._stamp)
 
     def cells(self) -> dict[str, CellRow]:
         """Return the cells of the last write by stamp, even if other cells have changed since."""
-        found = _read(self.path)
+        from harness.evaluation import per_query  # late
+
+        found = _read(self.path, parts=2)
         by_query = None if found is None else per_query.read(self._queries, found[0])
         if found is None or by_query is None:
             return {}
         try:
-            rows = _table_adapter().validate_json(found[1]).rows
-            cells = list(zip(rows, _evidence_adapter().validate_json(found[2]), strict=True))
+            rows = _table_adapter().validate_json(found[1][0]).rows
+            cells = list(zip(rows, _evidence_adapter().validate_json(found[1][1]), strict=True))
         except _DAMAGE:
             return {}
         return {
@@ -134,6 +139,8 @@ class RowCache:
         if folder_stamp(self._folder) != self._stamp:
             return
         try:
+            from harness.evaluation import per_query  # late
+
             table = _table_adapter().dump_json(built.table, exclude_defaults=True)
             evidence = _evidence_adapter().dump_json(
                 [(cell.stamp if cell.per_query else None, cell.facts, cell.disagreements) for cell in built.cells],
@@ -143,11 +150,42 @@ class RowCache:
                 # Values by query come first, because rows without them would look complete.
                 per_query.write(scratch / _QUERIES, built.per_query.values(), self._stamp)
                 (scratch / _QUERIES).replace(self._queries)
-                (scratch / _ROWS).write_bytes(self._stamp.encode() + b"\n" + gzip.compress(table + b"\n" + evidence, 1))
+                (scratch / _ROWS).write_bytes(_packed(self._stamp, table, evidence))
                 (scratch / _ROWS).replace(self.path)
         except (OSError, ValueError) as error:
             reason = reason_of(error)
             log.info("%s: cannot be written: %s; the next table is computed again", self.path, reason)
+
+    def test(self, key: Sequence[object], compute: Callable[[], QualityDifference]) -> QualityDifference:
+        """Return the kept test of some inputs, or compute and keep it.
+
+        Args:
+            key: all that the test depends on apart from the stored files, as values of JSON.
+            compute: computes the test.
+        """
+        text = json.dumps(key)
+        if text in self._known_tests:
+            return self._known_tests[text]
+        self._known_tests[text] = compute()
+        # If a run stored something meanwhile, the files behind this test are unknown.
+        if folder_stamp(self._folder) == self._stamp:
+            name = self._tests.name.partition(".")[0]
+            # Where the cache cannot be written, the next call computes the test again.
+            with contextlib.suppress(OSError), filesystem.scratch_folder(self._tests.parent, name) as scratch:
+                (scratch / _TESTS).write_bytes(_packed(self._stamp, _tests_adapter().dump_json(self._known_tests)))
+                (scratch / _TESTS).replace(self._tests)
+        return self._known_tests[text]
+
+    @functools.cached_property
+    def _known_tests(self) -> dict[str, QualityDifference]:
+        """Kept tests by the text of their key, if they are still valid."""
+        found = _read(self._tests, parts=1)
+        if found is None or found[0] != self._stamp:
+            return {}
+        try:
+            return _tests_adapter().validate_json(found[1][0])
+        except ValueError:
+            return {}
 
 
 def folder_stamp(folder: Path) -> str:
@@ -226,16 +264,20 @@ def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def _read(path: Path) -> tuple[str, bytes, bytes] | None:
-    """Read stamp, table and evidence of a cache file; None if it is missing, damaged or another user's."""
+def _packed(stamp: str, *parts: bytes) -> bytes:
+    return stamp.encode() + b"\n" + gzip.compress(b"\n".join(parts), 1)
+
+
+def _read(path: Path, parts: int) -> tuple[str, list[bytes]] | None:
+    """Read stamp and parts of a cache file; None if it is missing, damaged or another user's."""
     try:
         with open_regular(path) as stream:
             if os.fstat(stream.fileno()).st_uid != os.getuid():
                 return None
             stamp = stream.readline(_LONGEST_STAMP).decode("ascii").rstrip("\n")
             with unpacked(stream) as content:
-                table, evidence = content.read().split(b"\n")
-            return stamp, table, evidence
+                found = content.read().split(b"\n")
+            return (stamp, found) if len(found) == parts else None
     except _DAMAGE:
         return None
 
@@ -246,8 +288,16 @@ def _table_adapter() -> TypeAdapter[Table]:
 
 
 @functools.cache
-def _evidence_adapter() -> TypeAdapter[list[_Evidence]]:
-    return TypeAdapter(list[_Evidence])
+def _evidence_adapter() -> TypeAdapter[list[tuple[str | None, SampleFacts | None, int | None]]]:
+    """Describe, for each row of the table, the cell's stamp and the evidence for its verdict."""
+    from harness.analysis.validity.sample_checks import SampleFacts  # late: needs numpy
+
+    return TypeAdapter(list[tuple[str | None, SampleFacts | None, int | None]])
+
+
+@functools.cache
+def _tests_adapter() -> TypeAdapter[dict[str, QualityDifference]]:
+    return TypeAdapter(dict[str, QualityDifference])
 
 
 def _without_verdict(row: Row) -> Row:

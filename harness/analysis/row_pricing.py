@@ -20,12 +20,12 @@ from pathlib import Path
 from harness.analysis.table import Cost, Machine, Price, Row, Table, TokenPrice
 from harness.driver.records import Envelope, Outcome
 from harness.errors import counted, did_you_mean
+from harness.estimate import Estimate
 from harness.pricing import cost, instances, offers, prices, token_prices
 from harness.pricing.instances import DEFAULT_CHOICE, Instance, TypeChoice
 from harness.pricing.offers import Offer, Offers
 from harness.pricing.prices import Snapshot, StoragePrice
 from harness.pricing.token_prices import TokenSnapshot
-from harness.stats import Estimate
 from harness.untrusted import ForeignText
 
 _ARCHITECTURES = {"aarch64": "arm64", "amd64": "x86_64"}

@@ -17,6 +17,7 @@ from harness.analysis.table import IndexFigures, Judged, Machine, Overhead, Reso
 from harness.analysis.validity import counter_checks, machine_speed
 from harness.driver.records import Outcome, Scalar
 from harness.errors import HarnessError
+from harness.estimate import Estimate
 from harness.evaluation import evaluate, measure_names, per_query
 from harness.evaluation.evaluate_runs import measure_notes
 from harness.evaluation.per_query import PerQuery
@@ -24,7 +25,6 @@ from harness.results import attempts
 from harness.results.attempts import CellKey
 from harness.results.reader import StoredJob
 from harness.results.schema import NULL_SYSTEM, Cell, Environment, IndexFacts, Result, ResultSpec
-from harness.stats import Estimate
 from harness.untrusted import ForeignText
 
 

@@ -13,15 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from harness.analysis import axes
+from harness.analysis import axes, notes
 from harness.analysis.table import Latency, Resources, Row, Table, Timing, Validity
 from harness.driver.records import Outcome
 from harness.errors import counted
+from harness.estimate import Estimate
 from harness.evaluation.per_query import PerQuery
-from harness.stats import Estimate
 
-# The beginning of the note under a table with such means.
-NOTE = "means over seeds"
 # From best to worst: the mean is as doubtful as its most doubtful seed.
 _VALIDITIES = (Validity.CLEAN, Validity.UNKNOWN, Validity.NOISY, Validity.INVALID)
 
@@ -59,8 +57,8 @@ def averaged(
             if joined is not None:
                 values[mean.per_query_key] = replace(joined, key=mean.per_query_key)
     models = ", ".join(f"{model} ({' or '.join(map(str, sorted(counts)))})" for model, counts in averaged_rows.items())
-    notes = (*table.notes, f"{NOTE}: {models}") if models else table.notes
-    return replace(table, rows=tuple(rows), notes=notes), values
+    told = (*table.notes, f"{notes.SEEDS}: {models}") if models else table.notes
+    return replace(table, rows=tuple(rows), notes=told), values
 
 
 def models_of(pairs: Mapping[str, str], seeds: Mapping[str, str]) -> dict[str, str]:

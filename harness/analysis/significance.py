@@ -19,7 +19,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from harness.stats import INTERVAL_MIN_QUERIES, Estimate, Floats
+from harness.estimate import INTERVAL_MIN_QUERIES, Estimate
+from harness.stats import Floats
 
 # The largest corrected p of a claimed difference; intervals have 95 %.
 LEVEL = 0.05

@@ -13,9 +13,9 @@ from typing import Any
 
 from harness.driver.records import Envelope, Outcome
 from harness.errors import counted
+from harness.estimate import Estimate
 from harness.results.isolation import Isolation
 from harness.results.schema import DataFault, SweepPoint
-from harness.stats import Estimate
 from harness.untrusted import ForeignText
 
 

@@ -270,7 +270,7 @@ def _summary(request: ReportRequest) -> None:
     view = replace(request.view, measures=stored.measures, pointers=(POINTER.format(explained),))
     found = stored.averaged(tested(request.read(distances=True)))
     request.destination.show_answer(
-        lambda escape, width: (summary_section(found.table, found.per_query, escape, view, width),)
+        lambda escape, width: (summary_section(found.table, found.compare, escape, view, width),)
     )
 
 

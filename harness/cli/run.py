@@ -375,7 +375,7 @@ def _finish(location: ResultsLocation, suite: Suite, summary: RunSummary) -> Tab
     folder = location.folder / suite.name
     stored = StoredResults(folder, location.cache, suite.measures, keys=summary.keys)
     found = stored.read()
-    table, per_query = stored.priced(found).table, tested(found).per_query
+    table, compare = stored.priced(found).table, tested(found).compare
     markdown, page = folder / "report.md", folder / "report.html"
     shown = as_given(str(folder), location.cache)
     more = f"page: {one_line(str(page))}   all columns and notes: {command('report', shown, wide=True)}"
@@ -383,7 +383,7 @@ def _finish(location: ResultsLocation, suite: Suite, summary: RunSummary) -> Tab
     def show(output: Path | None, *pointers: str) -> None:
         view = SummaryView(pointers=pointers)
         Destination("md", output).show_answer(
-            lambda escape, width: (summary_section(table, per_query, escape, view, width),)
+            lambda escape, width: (summary_section(table, compare, escape, view, width),)
         )
 
     show(markdown)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.analysis import published, results_folder, row_pricing, seeds
+from harness.analysis import published, results_folder, row_pricing
 from harness.analysis.results_folder import ReadResults, Selection
 from harness.analysis.row_pricing import Tariff
 from harness.analysis.table import Table
@@ -137,6 +137,8 @@ class StoredResults:
         models = {} if published.is_in(self.results) else suite_record.read_pairs(self.results, "seeds")
         if not models:
             return found
+        from harness.analysis import seeds  # late: most suites name no seeds
+
         table, per_query = seeds.averaged(found.table, found.per_query, models)
         return ReadResults(table, lambda: per_query)
 
@@ -151,7 +153,7 @@ def tested(found: ReadResults) -> ReadResults:
     """Leave the values by query out where reading them is slow: of a large table, or one of distances alone."""
     # A Frechet distance describes a whole run, not a query.
     by_query = any(not name.startswith("FD") for name in found.table.measures)
-    return found if by_query and len(found.table.rows) <= _MOST_TESTED else replace(found, read_values=dict)
+    return found if by_query and len(found.table.rows) <= _MOST_TESTED else replace(found, read_values=dict, cache=None)
 
 
 # The command gets RESULTS, measures, prices, qrels and --cache as one record.

@@ -18,12 +18,12 @@ import numpy as np
 
 from harness import stats
 from harness.errors import UsageError
+from harness.estimate import INTERVAL_MIN_QUERIES, Estimate
 from harness.evaluation.answer_recall import AnswerRecall, TruncatedHits
 from harness.evaluation.gdeval import GdevalEvaluator
 from harness.evaluation.measure_names import MAX_GDEVAL_GRADE, OF_HITS_ALONE, F1AtCutoff, SetAtCutoff
 from harness.evaluation.trec import Qrels, Run
 from harness.progress import Progress, silent
-from harness.stats import Estimate
 
 INTERVAL_METHOD = (
     "95 % over queries, corrected for skew (Hall 1992); of values that are 0 or 1, or nearly all the same, Clopper and "
@@ -161,7 +161,7 @@ def mean_estimate(values: Mapping[str, float]) -> Estimate:
     others = len(ordered) - int(np.unique(ordered, return_counts=True)[1].max())
     if not bounded and not others:
         return Estimate(float(ordered[0]), reason="every query has the same value: no interval")
-    if not bounded or len(ordered) < stats.INTERVAL_MIN_QUERIES:
+    if not bounded or len(ordered) < INTERVAL_MIN_QUERIES:
         return stats.mean(ordered)
     if others < _MIN_OTHERS or np.isin(ordered, (0, 1)).all():
         return stats.proportion(float(ordered.sum()), len(ordered))

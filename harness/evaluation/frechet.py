@@ -16,6 +16,7 @@ import numpy as np
 
 from harness.commands import quoted
 from harness.errors import UsageError
+from harness.estimate import CONFIDENCE, INTERVAL_MIN_QUERIES, Estimate
 from harness.evaluation import embeddings as vector_files
 from harness.evaluation import frechet_distance
 from harness.evaluation.embeddings import Embeddings
@@ -23,7 +24,7 @@ from harness.evaluation.frechet_distance import VectorRows
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.trec import Qrels, Run
 from harness.progress import Progress, part_of, silent
-from harness.stats import CONFIDENCE, INTERVAL_MIN_QUERIES, Estimate, Floats, draw_weights
+from harness.stats import Floats, draw_weights
 
 # The documents of each query, in the order of the queries; a document of several queries counts for each.
 DocumentSets = tuple[tuple[str, ...], ...]

@@ -15,14 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness import stats
 from harness.errors import UsageError, counted
+from harness.estimate import INTERVAL_MIN_QUERIES, Estimate
 from harness.evaluation.embeddings import Embeddings, sha256_of_texts
 from harness.evaluation.evaluate import evaluate, mean_estimate
 from harness.evaluation.evaluate_runs import unknown_query_notes
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.progress import Progress, bar, silent
-from harness.stats import Estimate
 
 MOST_PAIRS = 1_000_000
 # A bar is shown from this number of cosines on.
@@ -323,5 +322,5 @@ def _mean(values: Mapping[str, float]) -> Estimate:
     if not values:
         return Estimate(None, reason="the judgements cover no such query")
     estimate = mean_estimate(values)
-    too_few = None if estimate.low is not None else f"an interval needs {stats.INTERVAL_MIN_QUERIES} queries"
+    too_few = None if estimate.low is not None else f"an interval needs {INTERVAL_MIN_QUERIES} queries"
     return replace(estimate, reason=too_few)

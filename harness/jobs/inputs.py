@@ -16,6 +16,7 @@ from harness.commands import quoted
 from harness.datasets import Dataset, QuerySample, dataset_name
 from harness.driver.records import Envelope
 from harness.errors import JobError, UsageError, counted
+from harness.estimate import MIN_QUERIES
 from harness.evaluation import measure_names
 from harness.jobs.suite import Suite
 from harness.launch import host
@@ -29,7 +30,6 @@ from harness.results.reader import StoredJob
 from harness.results.samples import MOST_ROWS
 from harness.results.schema import Cell, SweepPoint
 from harness.results.store import ResultPublisher
-from harness.stats import MIN_QUERIES
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from harness.stats import Estimate
+from harness.estimate import Estimate
 
 GIB = 2**30
 

@@ -11,6 +11,7 @@ from harness.analysis.cheapest import CheapestPoint, OperatingPoint, QualityGoal
 from harness.analysis.table import Row, Table
 from harness.driver.records import Outcome
 from harness.errors import counted
+from harness.estimate import Estimate
 from harness.report.document import (
     MISSING,
     MOST_LINES,
@@ -36,7 +37,6 @@ from harness.report.hardware import hardware
 from harness.report.row_figures import COST_HEADER, facts
 from harness.report.summary import doubts, tone
 from harness.report.writers import narrowed
-from harness.stats import Estimate
 
 # Version of the JSON.
 CHEAPEST_VERSION = 1

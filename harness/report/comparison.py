@@ -10,10 +10,12 @@ from typing import Any
 
 from harness.analysis import comparison
 from harness.analysis.comparison import Comparison, ComparisonSide
-from harness.analysis.paired_differences import LATENCY, POWER, ComparisonVerdict, Difference, QueryChange
+from harness.analysis.paired_differences import LATENCY, POWER, Difference, QueryChange
 from harness.analysis.significance import DRAWS, LEVEL
 from harness.analysis.table import Row
+from harness.analysis.verdict import ComparisonVerdict
 from harness.driver.records import Outcome
+from harness.estimate import Estimate
 from harness.report.document import (
     MISSING,
     MOST_LINES,
@@ -33,7 +35,6 @@ from harness.report.document import (
 from harness.report.hardware import machine
 from harness.report.row_figures import facts
 from harness.report.summary import doubts
-from harness.stats import Estimate
 from harness.untrusted import one_line
 
 # Version of the JSON.

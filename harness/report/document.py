@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 from harness.analysis.row_pricing import other_machine
 from harness.analysis.table import Price, Row, Table
 from harness.errors import counted
+from harness.estimate import Estimate
 from harness.results import pin_lock
-from harness.stats import Estimate
 from harness.untrusted import ForeignText, Text
 
 MISSING = "—"

@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from harness.estimate import INTERVAL_MIN_QUERIES, Estimate
 from harness.evaluation import evaluate
 from harness.evaluation.evaluate_runs import EvaluatedRuns
 from harness.report.document import Escape, GridColumn, ReportDocument, Section, Value, bounded, digits, grid_of
-from harness.stats import INTERVAL_MIN_QUERIES, Estimate
 
 # Version of the JSON.
 EVALUATION_VERSION = 1

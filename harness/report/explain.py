@@ -15,6 +15,7 @@ from harness.analysis.comparison import called
 from harness.analysis.table import Cause, Finding, FirstStage, Price, Row, Table, Validity
 from harness.driver.records import Outcome
 from harness.errors import counted
+from harness.estimate import Estimate
 from harness.pricing import cost
 from harness.report import row_figures, summary
 from harness.report.columns import Column
@@ -22,7 +23,6 @@ from harness.report.document import bounded, number
 from harness.report.figures import Figure
 from harness.results import pin_lock
 from harness.results.schema import matches
-from harness.stats import Estimate
 
 # A title and what it says.
 Paragraph = tuple[str, str]

@@ -14,10 +14,10 @@ from enum import Enum
 from typing import Any
 
 from harness.analysis.table import Row
+from harness.estimate import Estimate
 from harness.report.columns import Column, Kind, optional
 from harness.report.document import MIB, MISSING, Escape, Footnotes, Value, bounded, number
 from harness.report.hardware import size
-from harness.stats import Estimate
 
 _NOT_MEASURED = "not measured"
 

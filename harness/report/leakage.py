@@ -7,11 +7,11 @@ from dataclasses import asdict
 from typing import Any
 
 from harness import stats
+from harness.estimate import INTERVAL_MIN_QUERIES
 from harness.evaluation.evaluate import INTERVAL_METHOD
 from harness.evaluation.evaluate_runs import count_and_ids
 from harness.evaluation.leakage import Effect, Leak, Leakage
 from harness.report.document import Escape, GridColumn, ReportDocument, Section, Value, bounded, digits, grid_of
-from harness.stats import INTERVAL_MIN_QUERIES
 
 # Version of the JSON.
 LEAKAGE_VERSION = 1

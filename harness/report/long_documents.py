@@ -8,13 +8,13 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from harness import stats
 from harness.analysis.long_documents import RATIOS, LongDocuments, LongGroup, MeanGain, ReadingOn
-from harness.analysis.paired_differences import ComparisonVerdict
 from harness.analysis.pareto_front import FrontState
 from harness.analysis.table import Row
+from harness.analysis.verdict import ComparisonVerdict
 from harness.driver.records import Outcome
 from harness.errors import counted
+from harness.estimate import Estimate, best_of
 from harness.report.document import (
     MISSING,
     MOST_LINES,
@@ -38,7 +38,6 @@ from harness.report.document import (
 from harness.report.hardware import hardware
 from harness.report.summary import BAD, failure, tone
 from harness.report.writers import narrowed
-from harness.stats import Estimate
 
 # Version of the JSON.
 LONG_DOCUMENTS_VERSION = 1
@@ -222,7 +221,7 @@ def _sentence(group: LongGroup, measure: str, escape: Escape) -> str:
     if not gained:
         return "No system can be compared with its FirstP."
     better = [each for each in gained if each.gain and each.gain.verdict is ComparisonVerdict.BETTER]
-    best, *equal = stats.best_of(better or gained, lambda each: each.relative.value)
+    best, *equal = best_of(better or gained, lambda each: each.relative.value)
     assert best.gain is not None and best.first is not None
     spent = [
         f"{number(ratio.value)}x its {words}"

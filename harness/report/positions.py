@@ -20,6 +20,7 @@ from harness.analysis.positions import (
     share_before,
 )
 from harness.errors import counted
+from harness.estimate import Estimate
 from harness.report.document import (
     MISSING,
     Escape,
@@ -33,7 +34,6 @@ from harness.report.document import (
     digits,
     grid_of,
 )
-from harness.stats import Estimate
 
 # Version of the JSON.
 POSITIONS_VERSION = 1

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness import stats
 from harness.analysis.published_measures import LOST, Contradiction, MeasuresPaper, MeasureTable, PublishedMeasures
 from harness.analysis.table import Table
 from harness.errors import counted
+from harness.estimate import best_of
 from harness.report.document import MISSING, Escape, Grid, ReportDocument, Section, joined_by_and
 from harness.report.main_table import table_document
 
@@ -42,7 +42,7 @@ def first_screen(paper: PublishedMeasures, escape: Escape) -> Section:
         cells.append((escape(system), *figures, *([escape(line[first.gain])] if first.gain else [])))
     headers = ("system", *(header for _, _, header in shown), *(["gain %"] if first.gain else []))
     grid = Grid("", headers, (False, *[True] * (len(headers) - 1)), tuple(cells))
-    best = stats.best_of(gains, gains.get)
+    best = best_of(gains, gains.get)
     names = joined_by_and(list(map(escape, best)))
     after = [f"No system gains more over its FirstP than {names}: {gains[best[0]]:g} %."] if best else []
     by_measure: dict[str, list[str]] = {}

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from harness import stats
 from harness.analysis.recall import ExactPair, RecallTable
 from harness.errors import counted
+from harness.estimate import best_of
 from harness.report.document import (
     MISSING,
     MOST_LINES,
@@ -136,7 +136,7 @@ def _overlap_cell(k: int, write: Callable[[Any], str]) -> Callable[[ExactPair], 
 
 def _sentence(pairs: Sequence[ExactPair], measure: str, escape: Escape) -> str:
     """Say which search loses most, in documents and in the measure."""
-    worst = stats.best_of(pairs, lambda pair: pair.overlaps[0].mean.value, least=True)
+    worst = best_of(pairs, lambda pair: pair.overlaps[0].mean.value, least=True)
     if not worst:
         return "What the searches lose is not known."
     overlap, change = worst[0].overlaps[0], worst[0].change

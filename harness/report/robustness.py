@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from harness import stats
 from harness.analysis.robustness import Condition, RankedSystem, Robustness
 from harness.errors import counted
+from harness.estimate import Z, best_of
 from harness.report.document import (
     MISSING,
     Escape,
@@ -21,7 +21,6 @@ from harness.report.document import (
     digits,
     grid_of,
 )
-from harness.stats import Z
 
 # Version of the JSON.
 ROBUSTNESS_VERSION = 1
@@ -112,7 +111,7 @@ def _condition(board: Robustness, condition: Condition, escape: Escape) -> tuple
         if share is not None
     ]
     often = sum(share >= 0.05 for share, _, _ in pairs)
-    (share, one, other), *equal = stats.best_of(pairs, lambda pair: pair[0]) or [(0.0, 0, 0)]
+    (share, one, other), *equal = best_of(pairs, lambda pair: pair[0]) or [(0.0, 0, 0)]
     both = f"{escape(board.systems[other])} and {escape(board.systems[one])}"
     also = f", and {counted(len(equal), 'other pair')}" if equal else ""
     most = f"{both}{also}: {percent(share)} %" if share else "none"

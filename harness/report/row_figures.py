@@ -10,9 +10,9 @@ import operator
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from harness import stats
 from harness.analysis import notes, row_pricing
 from harness.analysis.table import OTHER, Row, Table, Timing, Validity
+from harness.estimate import INTERVAL_MIN_QUERIES, Estimate
 from harness.pricing import cost, token_prices
 from harness.report.columns import STAGE, Column, Kind
 from harness.report.document import MIB, MISSING, Escape, Footnotes, Value, number
@@ -32,7 +32,6 @@ from harness.report.figures import (
 )
 from harness.report.hardware import other_machine_mark
 from harness.report.stage_figures import COUNTS, LIKE, of_count, second_stage
-from harness.stats import Estimate
 
 _NONE = Estimate(None)
 # Figures that would crowd the wide table.
@@ -61,7 +60,7 @@ def _memory(name: str, meaning: str, field: str, **more: Any) -> Figure:
 def _measure(name: str) -> Figure:
     method = (
         "ir_measures computes it for each judged query of the first trial's run; the number is their mean. Its "
-        f"95 % interval is a bootstrap over queries, from {stats.INTERVAL_MIN_QUERIES} on."
+        f"95 % interval is a bootstrap over queries, from {INTERVAL_MIN_QUERIES} on."
     )
     meaning = "effectiveness over the judged queries of the sample, computed by ir_measures (a fraction)"
     screen = FirstScreen(name, heading=lambda cell: f"{name} {cell}")

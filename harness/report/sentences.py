@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 
-from harness import stats
-from harness.analysis import axes, comparison
-from harness.analysis.paired_differences import ComparisonVerdict, Difference
+from harness.analysis import axes
 from harness.analysis.table import Row, Table, Validity
+from harness.analysis.verdict import ComparisonVerdict, QualityDifference
 from harness.driver.records import Outcome
-from harness.evaluation.per_query import PerQuery
+from harness.estimate import Estimate, best_of
 from harness.report.document import Escape, joined_by_and
-from harness.stats import Estimate
 
 # A smaller factor prints as 1x.
 _SAME = 1.05
 _MOST_LEADERS = 3
 
+# Rows A and B, the measure, and the number of candidates that A is the best of.
+Compare = Callable[[Row, Row, str, int], QualityDifference]
 
-def answers(table: Table, per_query: Mapping[str, PerQuery], measure: str, escape: Escape = str) -> tuple[str, ...]:
+
+def answers(table: Table, compare: Compare, measure: str, escape: Escape = str) -> tuple[str, ...]:
     """Return one sentence on cost and quality for each of at most two datasets, or one that counts over more.
 
     The cheapest of two systems or more is compared with the best one by the paired test of ``harness compare``.  If
@@ -38,7 +39,7 @@ def answers(table: Table, per_query: Mapping[str, PerQuery], measure: str, escap
     for dataset, rows in compared.items():
         group = names[axes.comparison_group(rows[0])]
         parts = ([dataset] if len(datasets) > 1 else []) + ([f"suite {group.text}"] if group.needed else [])
-        sentence = _answer(rows, per_query, measure, escape)
+        sentence = _answer(rows, compare, measure, escape)
         said.append(f"{escape(', '.join(parts))}: {sentence}" if parts else sentence)
     return tuple(said)
 
@@ -69,19 +70,19 @@ def _counted(datasets: Sequence[Sequence[Row]], measure: str, escape: Escape) ->
         return ", ".join((*parts, *([f"others on {others}"] if others else [])))
 
     word = "cheapest" if datasets[0][0].usd_per_million.value is not None else "fastest"
-    least = [stats.best_of(rows, spent, least=True) for rows in datasets]
+    least = [best_of(rows, spent, least=True) for rows in datasets]
     sentence = f"of {len(datasets)} datasets {leaders(f'is {word} on', f'tie as the {word} on', least)}"
-    best = [held for rows in datasets if (held := stats.best_of(rows, lambda row: row.measured(measure)))]
+    best = [held for rows in datasets if (held := best_of(rows, lambda row: row.measured(measure)))]
     if best:
         said = leaders(f"has the best {measure} on", f"tie for the best {measure} on", best)
         sentence += f"; {said} (not tested: harness compare '*')"
     return f"{sentence[0].upper()}{sentence[1:]}."
 
 
-def _answer(cheapest: Sequence[Row], per_query: Mapping[str, PerQuery], measure: str, escape: Escape) -> str:
+def _answer(cheapest: Sequence[Row], compare: Compare, measure: str, escape: Escape) -> str:
     first, *others = cheapest
-    other = min(stats.best_of(others, lambda row: row.measured(measure)) or others, key=_spent)
-    difference = _tested(other, first, per_query, measure, len(others))
+    other = min(best_of(others, lambda row: row.measured(measure)) or others, key=_spent)
+    difference = compare(other, first, measure, len(others)) if measure else None
     verb, much = ("costs", "much") if first.usd_per_million.value is not None else ("takes", "long")
     if _spent(other) < _SAME * _spent(first) or not _spent(other):
         gap = f"about as {much} as"
@@ -100,7 +101,7 @@ def reranking(table: Table, measure: str, escape: Escape = str) -> tuple[str, ..
         valid = [row for row in table.rows if row.dataset == name and row.validity is not Validity.INVALID]
         two_stage = [row for row in valid if row.first_stage is not None and row.measured(measure) is not None]
         if two_stage:
-            best = min(stats.best_of(two_stage, lambda row: row.measured(measure)), key=_spent)
+            best = min(best_of(two_stage, lambda row: row.measured(measure)), key=_spent)
             said[name] = _second_stage(best, measure, escape)
     return tuple(sentence if len(datasets) == 1 else f"{escape(name)}: {sentence}" for name, sentence in said.items())
 
@@ -151,16 +152,11 @@ def _spent(row: Row) -> float:
     return math.inf if (value := spent(row)) is None else value
 
 
-def _tested(a: Row, b: Row, per_query: Mapping[str, PerQuery], measure: str, candidates: int) -> Difference | None:
-    """Compare b with a, the best of some candidates; p and interval are corrected for their number."""
-    return comparison.paired([(a, b)], per_query, measure, candidates)[0] if measure else None
-
-
 def _times(factor: float) -> str:
     return f"{factor:.0f}x" if factor >= 9.95 else f"{factor:.2g}x"  # .2g writes 9.95 and more as 1e+01
 
 
-def _quality(difference: Difference | None, measure: str) -> str:
+def _quality(difference: QualityDifference | None, measure: str) -> str:
     """Say how the cheaper system's quality differs, with the interval, as far as the queries can show it."""
     if difference is None or difference.a is None or difference.b is None:
         return "and their quality was not compared"

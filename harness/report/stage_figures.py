@@ -7,6 +7,7 @@ from typing import Any
 
 from harness.analysis import notes
 from harness.analysis.table import Row
+from harness.estimate import Estimate
 from harness.report.columns import Kind
 from harness.report.document import MISSING, Footnotes, number
 from harness.report.figures import (
@@ -21,7 +22,6 @@ from harness.report.figures import (
     fact,
     figure_of,
 )
-from harness.stats import Estimate
 
 LIKE = "95 % interval, for similar queries"
 _NONE = Estimate(None)

@@ -13,12 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.analysis import axes, causes, notes, seeds
+from harness.analysis import axes, causes, notes
 from harness.analysis.axes import ComparisonGroup
 from harness.analysis.table import Cause, Finding, Row, Table, Validity
 from harness.driver.records import Outcome
 from harness.errors import UnknownName, counted
-from harness.evaluation.per_query import PerQuery
 from harness.report import row_figures
 from harness.report.columns import Kind
 from harness.report.document import (
@@ -37,7 +36,7 @@ from harness.report.document import (
 from harness.report.figures import FIRST, Figure, FirstScreen, Place
 from harness.report.hardware import explain_marks, hardware, machine, priced_on, size
 from harness.report.row_figures import BUILD, COST, COST_HEADER, LATENCY, cost_cell, doubt_mark
-from harness.report.sentences import answers, reranking, spent
+from harness.report.sentences import Compare, answers, reranking, spent
 from harness.report.writers import fits
 from harness.results.schema import NULL_SYSTEM
 
@@ -76,7 +75,7 @@ class SummaryView:
 
 def summary_section(
     table: Table,
-    per_query: Mapping[str, PerQuery],
+    compare: Compare,
     escape: Escape,
     view: SummaryView = SummaryView(),
     width: int | None = None,
@@ -100,11 +99,11 @@ def summary_section(
         heading, grids = _grid(rows, columns, escape, keep=bool(view.columns), width=width)
     lead = ", ".join(part for part in (*heading, *_common(rows, table, escape)) if part)
     first = measures[0] if measures else ""
-    sentence_lines = (*answers(table, per_query, first, escape), *reranking(table, first, escape))
+    sentence_lines = (*answers(table, compare, first, escape), *reranking(table, first, escape))
     built = build_doubts(rows, escape) if BUILD in view.columns else []
     room = MOST_LINES - len(view.pointers) - len(sentence_lines)
     # Notes that begin with a measure say why it is missing.
-    told = (*(f"{name}: " for name in table.measures), seeds.NOTE)
+    told = (*(f"{name}: " for name in table.measures), notes.SEEDS)
     first_lines = map(escape, (*left_out_records(table), *(note for note in table.notes if note.startswith(told))))
     lines = (*at_most([*first_lines, *built, *doubts(rows, escape)], room, view.rest), *view.pointers)
     return Section(lead=(lead,), grids=grids, after=sentence_lines, notes=lines)

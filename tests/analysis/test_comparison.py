@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from harness.analysis import comparison
-from harness.analysis.paired_differences import ComparisonVerdict, Difference
+from harness.analysis.paired_differences import Difference
 from harness.analysis.table import Cause, Finding, Row, Validity
+from harness.analysis.verdict import ComparisonVerdict
 from harness.driver.records import Outcome
 from harness.errors import UsageError
+from harness.estimate import Estimate
 from harness.evaluation.per_query import PerQuery
-from harness.stats import Estimate
 from harness.untrusted import ForeignText
 from tests.support import sample_records
 

@@ -17,11 +17,11 @@ from harness.analysis.resampling import Resampled
 from harness.analysis.table import Cause, Finding, Row, Table, Validity
 from harness.driver.records import Outcome
 from harness.errors import UnknownName, UsageError
+from harness.estimate import Estimate
 from harness.evaluation.per_query import PerQuery
 from harness.report.leaderboard import leaderboard_document
 from harness.results.isolation import PROCESS
 from harness.results.schema import Cell
-from harness.stats import Estimate
 from tests.support import sample_records
 
 IDS = tuple(f"q{number:03}" for number in range(60))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from harness.analysis import axes, pareto_front
 from harness.analysis.pareto_front import FrontPoint, FrontState
 from harness.analysis.resampling import BETTER, EQUAL, UNDECIDED, WORSE, PairedSigns
-from harness.stats import Estimate
+from harness.estimate import Estimate
 
 AXES = (axes.accuracy("RR@10"), axes.OTHERS["latency"])
 

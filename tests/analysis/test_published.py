@@ -13,10 +13,10 @@ from harness.analysis import row_pricing
 from harness.analysis.published import NAME, Hardware, Printed, Published
 from harness.analysis.table import Row, Table
 from harness.errors import FileError
+from harness.estimate import Estimate
 from harness.pricing import instances
 from harness.pricing.prices import Snapshot
 from harness.results.isolation import PUBLISHED
-from harness.stats import Estimate
 from tests.published_study.conftest import Spoil
 from tests.support.published import alter, copy, shipped
 

@@ -18,13 +18,13 @@ from harness.analysis.reprice import CHEAPEST, SAME, TOKENS, Repricing
 from harness.analysis.table import Row, Table, Validity
 from harness.driver.records import Outcome
 from harness.errors import UsageError
+from harness.estimate import Estimate
 from harness.pricing import prices
 from harness.pricing.instances import TypeChoice
 from harness.pricing.token_prices import ModelPrice, TokenSnapshot
 from harness.report import writers
 from harness.report.repricing import repricing_document
 from harness.results.isolation import CONTAINER, PROCESS, PUBLISHED
-from harness.stats import Estimate
 from tests.support import price_fixtures, sample_records
 
 GIB = 2**30

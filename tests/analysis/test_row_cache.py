@@ -15,13 +15,14 @@ import pytest
 from harness.analysis import cell_summary, results_folder, row_cache
 from harness.analysis.row_cache import CellRow, RowCache, RowSet
 from harness.analysis.table import Latency, Overhead, Row, Table, Timing, Validity
+from harness.analysis.verdict import ComparisonVerdict, QualityDifference
 from harness.driver.records import Envelope, Outcome
 from harness.errors import FileError
+from harness.estimate import Estimate
 from harness.evaluation import per_query
 from harness.evaluation.per_query import SHARES, PerQuery
 from harness.results.isolation import CONTAINER
 from harness.results.reader import RUN
-from harness.stats import Estimate
 from tests.support import publisher, sample_records
 from tests.support.publisher import Made
 
@@ -287,6 +288,114 @@ def test_rows_and_values_come_from_one_reading(
     cached = results_folder.read(results, cache=tmp_path / "cache")
     assert cached.table == anew.table and cached.per_query.keys() == anew.per_query.keys()
     assert walks == [results]
+
+
+def _compared(results: Path, cache: Path | None, candidates: int = 1) -> QualityDifference:
+    """Read the folder, and compare its system b with a."""
+    found = results_folder.read(results, cache=cache)
+    rows = {row.system: row for row in found.table.rows}
+    return found.compare(rows["a"], rows["b"], "nDCG@10", candidates)
+
+
+def _kept(cache: Path) -> Path:
+    (path,) = (cache / "tables").glob("*.tests.cache")
+    return path
+
+
+def test_a_kept_test_needs_no_values_by_query(results: Path, summarised: list[str], tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    first = _compared(results, cache)
+    assert first == _compared(results, None) and first.verdict is ComparisonVerdict.WORSE
+    assert (first.a, first.b) == (pytest.approx((1 + 1 / np.log2(3)) / 2), pytest.approx(1 / np.log2(3) / 2))
+    summarised.clear()
+    values = _kept(cache).with_name(_kept(cache).name.replace(".tests.cache", ".queries.parquet"))
+    values.unlink()
+    assert _compared(results, cache) == first
+    assert summarised == [] and not values.exists(), "the rows' values were neither read nor made"
+
+
+def test_other_inputs_have_tests_of_their_own(results: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    alone, of_many = _compared(results, cache), _compared(results, cache, 200)
+    assert of_many == _compared(results, None, 200) != alone == _compared(results, cache)
+    found = results_folder.read(results, cache=cache)
+    a, b = (next(row for row in found.table.rows if row.system == name) for name in "ab")
+    assert found.compare(b, a, "nDCG@10", 1).verdict is ComparisonVerdict.BETTER
+    other = found.compare(a, replace(b, measures={"nDCG@10": Estimate(0.25)}), "nDCG@10", 1)
+    assert other.b == 0.25, "a row that is not the cached one"
+
+
+@pytest.mark.slow
+def test_a_changed_run_is_tested_again(results: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    before = _compared(results, cache)
+    for path in (results / "quick" / "a").rglob(RUN):
+        path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()).replace(b"right", b"other")))
+    after = _compared(results, cache)
+    assert (after.a, after.verdict) == (0.0, ComparisonVerdict.BETTER) != (before.a, before.verdict)
+    assert after == _compared(results, None) == _compared(results, cache)
+
+
+def _with_other_record(content: bytes) -> bytes:
+    stamp, _, packed = content.partition(b"\n")
+    return stamp + b"\n" + gzip.compress(gzip.decompress(packed).replace(b'"verdict":"worse"', b'"verdict":"fine"'))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: b"",
+        lambda content: content[: len(content) // 2],
+        lambda content: _flip(content, 3),
+        lambda content: content.partition(b"\n")[0] + b"\n" + gzip.compress(b"{}\n{}"),
+        _with_other_record,
+    ],
+)
+def test_a_damaged_kept_test_is_ignored_and_replaced(
+    results: Path, tmp_path: Path, damage: Callable[[bytes], bytes]
+) -> None:
+    cache = tmp_path / "cache"
+    first, whole = _compared(results, cache), _kept(cache).read_bytes()
+    _kept(cache).write_bytes(damage(whole))
+    assert _kept(cache).read_bytes() != whole
+    assert _compared(results, cache) == first
+    assert gzip.decompress(_kept(cache).read_bytes().partition(b"\n")[2]) == gzip.decompress(whole.partition(b"\n")[2])
+
+
+def test_a_test_is_not_kept_if_the_folder_changes_meanwhile(folder: Folder) -> None:
+    made = QualityDifference(0.5, 0.25, Estimate(-0.25), ComparisonVerdict.NONE, "none")
+
+    def compute() -> QualityDifference:
+        (folder.job / "result.json").write_text("a run stored this")
+        return made
+
+    assert folder.cache().test(("first",), compute) == made
+    assert list((folder.home / "tables").glob("*.tests.cache")) == []
+    assert folder.cache().test(("first",), lambda: made) == made
+    assert _kept(folder.home).is_file()
+
+
+def test_another_users_kept_test_is_ignored(results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = tmp_path / "cache"
+    first = _compared(results, cache)
+    stamp, _, packed = _kept(cache).read_bytes().partition(b"\n")
+    planted = gzip.decompress(packed).replace(b'"verdict":"worse"', b'"verdict":"better"')
+    _kept(cache).write_bytes(stamp + b"\n" + gzip.compress(planted))
+    assert _compared(results, cache).verdict is ComparisonVerdict.BETTER, "the planted test is whole"
+    monkeypatch.setattr("harness.analysis.row_cache.os.getuid", lambda: os.geteuid() + 1)
+    assert _compared(results, cache) == first
+
+
+@pytest.mark.parametrize("odd", [os.mkfifo, Path.mkdir])
+def test_an_odd_thing_in_place_of_kept_tests_is_no_obstacle(
+    results: Path, tmp_path: Path, odd: Callable[[Path], object]
+) -> None:
+    cache = tmp_path / "cache"
+    first = _compared(results, cache)
+    path = _kept(cache)
+    path.unlink()
+    odd(path)
+    assert _compared(results, cache) == _compared(results, cache) == first
 
 
 @pytest.mark.slow

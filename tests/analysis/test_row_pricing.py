@@ -12,9 +12,9 @@ from harness.analysis import row_pricing
 from harness.analysis.row_pricing import Tariff
 from harness.analysis.table import Row
 from harness.driver.records import Envelope, Outcome
+from harness.estimate import Estimate
 from harness.pricing import prices
 from harness.pricing.instances import TypeChoice
-from harness.stats import Estimate
 from tests.support import price_fixtures, sample_records
 
 GIB = 2**30

@@ -15,10 +15,10 @@ from harness.analysis.evaluate_job import JobEvaluator
 from harness.analysis.rows import build_rows
 from harness.analysis.table import Cost, IndexFigures, Judged, Latency, Resources, Table, Validity
 from harness.driver.records import Outcome
+from harness.estimate import Estimate
 from harness.pricing.prices import Snapshot
 from harness.results.isolation import CONTAINER, PROCESS
 from harness.results.schema import Cell, GpuUse
-from harness.stats import Estimate
 from tests.support import sample_records
 from tests.support.sample_records import at, build
 from tests.support.stored_jobs import ENVELOPES, MIB, QUERIES, Maker, build_table, one, result, samples

@@ -13,10 +13,10 @@ import pytest
 from harness.analysis import results_folder, seeds
 from harness.analysis.table import Row
 from harness.driver.records import Outcome
+from harness.estimate import INTERVAL_MIN_QUERIES
 from harness.evaluation.per_query import PerQuery
 from harness.launch.fake import FakeLauncher
 from harness.results import suite_record
-from harness.stats import INTERVAL_MIN_QUERIES
 from tests.conftest import Bench
 from tests.support import publisher
 from tests.support.command_line import call

@@ -12,7 +12,7 @@ from scipy.stats import permutation_test
 
 from harness.analysis import significance
 from harness.analysis.significance import holm, paired
-from harness.stats import Estimate
+from harness.estimate import Estimate
 
 NORMAL = np.random.default_rng(6).normal(0.05, 0.2, 80)
 

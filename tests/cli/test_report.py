@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,10 +11,14 @@ import pytest
 from harness.analysis.evaluate_job import JobEvaluator
 from harness.analysis.results_folder import ReadResults
 from harness.analysis.rows import build_rows
+from harness.cli import stored_results
 from harness.cli.stored_results import StoredResults
+from harness.results.reader import RUN
 from tests.conftest import Bench
+from tests.support import publisher
 from tests.support.command_line import Call, assert_refused, call
 from tests.support.published import SHIPPED
+from tests.support.publisher import Made
 from tests.support.stored_jobs import Maker
 
 
@@ -47,6 +53,24 @@ def test_layout_of_the_paper_has_its_measures_unless_others_are_named(
     usual = ["report", str(make.folder), "--layout", "santhanam2023", "--as-of", "2026-07-20"]
     assert call(*usual).exit_code == call(*usual, "--measures", "nDCG@10").exit_code == 0
     assert options == [("RR@10", "Success@10"), ("nDCG@10",)]
+
+
+def test_the_sentence_is_the_same_from_a_kept_test_and_follows_the_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = publisher.put(tmp_path / "results", Made("a", 2.0, (1, 2)), Made("b", 5.0, (0, 2)))
+    command = ("report", str(results), "--cache", str(tmp_path / "cache"))
+    shown = call(*command).stdout
+    assert "\na costs 2.5x less than b and is 50.0 points RR@10 better [41.7, 58.5] on these queries.\n" in shown
+    (values,) = (tmp_path / "cache" / "tables").glob("*.queries.parquet")
+    values.unlink()
+    assert call(*command).stdout == shown and not values.exists()
+    with monkeypatch.context() as patch:
+        patch.setattr(stored_results, "_MOST_TESTED", 1)
+        assert "b and is 50.0 points RR@10 better (not tested)." in call(*command).stdout, "too many rows for a test"
+    for path in (results / "quick" / "a").rglob(RUN):
+        path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()).replace(b"right", b"other")))
+    assert "b and is 25.0 points RR@10 worse [20.8, 29.2] on these queries." in call(*command).stdout
 
 
 @pytest.mark.slow

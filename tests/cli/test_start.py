@@ -32,10 +32,10 @@ REPORT = ("report", str(data_root() / "results" / "published" / "quickstart"))
             ("--help",),
             NEVER | {"numpy", "pyarrow", "pydantic", "rich", "harness.untrusted", "harness.analysis", "harness.jobs"},
         ),
-        # The rows are cached: nothing is scored again.
+        # The rows and the test are cached: nothing is scored or tested again.
         (
             REPORT,
-            NEVER | {"pyarrow.dataset", "rich.progress", "harness.datasets", "harness.report.page"} | OTHER_LAYOUTS,
+            NEVER | {"numpy", "pyarrow", "rich.progress", "harness.datasets", "harness.report.page"} | OTHER_LAYOUTS,
         ),
     ],
     ids=["help", "report"],

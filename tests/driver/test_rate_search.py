@@ -21,7 +21,7 @@ from harness.driver.rate_search import (
     out_of_reach,
 )
 from harness.driver.records import MAX_PROBES, Probe, ScenarioParams
-from harness.stats import MIN_QUERIES
+from harness.estimate import MIN_QUERIES
 
 P95 = ScenarioParams(latency_target_s=0.05, latency_percentile=95.0)
 

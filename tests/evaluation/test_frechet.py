@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from harness.errors import UsageError
+from harness.estimate import Estimate
 from harness.evaluation import frechet, frechet_distance
 from harness.evaluation.embeddings import Embeddings
 from harness.evaluation.frechet import Settings, relevant_documents, retrieved_documents
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.trec import Qrels, Run
-from harness.stats import Estimate
 
 QUERIES = tuple(f"q{number}" for number in range(30))
 _RNG = np.random.default_rng(7)

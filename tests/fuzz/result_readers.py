@@ -115,15 +115,21 @@ def _read_first_stage(folder: Path, _scratch: Path) -> object:
 
 def _make_cached(folder: Path) -> None:
     make(folder)
-    results_folder.read(folder / "results", cache=folder / "cache")
+    _compare_first(results_folder.read(folder / "results", cache=folder / "cache"))
 
 
 def _read_cached(folder: Path, scratch: Path) -> object:
-    """Read rows through a damaged cache, in a copy that may be written."""
+    """Read rows and a test through a damaged cache, in a copy that may be written."""
     (scratch / "cache" / "tables").mkdir(parents=True)
     for path in (folder / "cache" / "tables").iterdir():
         _copy_odd(path, scratch / "cache" / "tables" / path.name)
-    return results_folder.read(folder / "results", cache=scratch / "cache").table.rows
+    found = results_folder.read(folder / "results", cache=scratch / "cache")
+    return found.table.rows, _compare_first(found)
+
+
+def _compare_first(found: results_folder.ReadResults) -> object:
+    first, last = found.table.rows[0], found.table.rows[-1]
+    return found.compare(first, last, found.table.measures[0], 1)
 
 
 def _copy_odd(source: Path, target: Path) -> None:

@@ -13,6 +13,7 @@ from benchmarks import coverage
 from benchmarks.coverage import Population
 from harness import stats
 from harness.analysis import paired_differences
+from harness.estimate import MIN_QUERIES
 from harness.evaluation import evaluate
 
 Draw = Callable[[np.random.Generator, int], np.ndarray]
@@ -39,7 +40,7 @@ def test_printed_intervals_cover(queries: int) -> None:
             covered[name] += figure.value is not None and low <= truth[name] <= high
             if name in bounded:
                 bounded[name] += truth[name] <= (stats.at_most(latency.ravel(), name, queries).value or 0.0)
-    shown = [name for name in truth if name == "mean" or queries >= stats.MIN_QUERIES[name]]
+    shown = [name for name in truth if name == "mean" or queries >= MIN_QUERIES[name]]
     assert len(shown) == (4 if queries == 2000 else 3)
     for name in shown:
         print(f"{queries} queries, {name}: {covered[name] / REPEATS:.1%}", end=" ")

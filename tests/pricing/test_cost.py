@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from harness.estimate import Estimate
 from harness.pricing import cost, prices
-from harness.stats import Estimate
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from harness.analysis import published as published_tables
 from harness.analysis.leaderboard import Leaderboard, LeaderboardQuery
 from harness.analysis.published import PaperDataset, Published, ScoreTable
 from harness.analysis.table import Table
+from harness.estimate import Estimate
 from harness.pricing.prices import Snapshot
-from harness.stats import Estimate
 from results.published.santhanam2023.study.scores import profile
 from tests.support import sample_records
 from tests.support.published import shipped

@@ -17,8 +17,8 @@ from harness.analysis import results_folder, row_pricing
 from harness.analysis.table import Cause, Finding, Row, Table, Validity
 from harness.driver.records import Outcome
 from harness.errors import UnknownName
+from harness.estimate import Estimate
 from harness.results.isolation import PROCESS
-from harness.stats import Estimate
 from results.published.santhanam2023.study import table3_records
 from tests.support import sample_records
 from tests.support.published import SHIPPED

@@ -7,8 +7,8 @@ import pytest
 
 from harness.analysis.table import Cause, Finding, Latency, Overhead, Row, Table, Timing, Validity
 from harness.driver.records import Envelope, Outcome
+from harness.estimate import Estimate
 from harness.results.isolation import CONTAINER, PROCESS
-from harness.stats import Estimate
 from tests.support import sample_records
 
 MIB = 2**20

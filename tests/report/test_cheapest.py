@@ -18,11 +18,11 @@ from harness.analysis.cheapest import CheapestPoint, QualityGoal
 from harness.analysis.table import Table, Validity
 from harness.driver.records import Outcome
 from harness.errors import UnknownName
+from harness.estimate import Estimate
 from harness.evaluation.per_query import PerQuery
 from harness.pricing import prices
 from harness.report import cheapest as cheapest_report
 from harness.report import writers
-from harness.stats import Estimate
 from tests.support import publisher, sample_records
 from tests.support.command_line import SCREEN_LINES, assert_refused, call
 from tests.support.published import SHIPPED

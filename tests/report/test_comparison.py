@@ -15,13 +15,14 @@ import pytest
 
 from harness.analysis import comparison
 from harness.analysis.comparison import Comparison, ComparisonSide
-from harness.analysis.paired_differences import ComparisonVerdict, QueryChoice
+from harness.analysis.paired_differences import QueryChoice
 from harness.analysis.table import Row, Validity
+from harness.analysis.verdict import ComparisonVerdict
 from harness.driver.records import Outcome
+from harness.estimate import Estimate
 from harness.evaluation.per_query import PerQuery
 from harness.report import writers
 from harness.report.comparison import comparison_document, summary
-from harness.stats import Estimate
 from tests.analysis.test_comparison import row
 from tests.support import sample_records
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 from harness.analysis import causes
 from harness.analysis.table import Cause, Finding, Price, Row, Validity
 from harness.driver.records import Envelope, Outcome
+from harness.estimate import Estimate
 from harness.pricing import cost
 from harness.report import explain
 from harness.results.isolation import PUBLISHED
 from harness.results.schema import SweepPoint
-from harness.stats import Estimate
 from tests.report.test_summary import row, table
 from tests.support import sample_records
 

@@ -19,11 +19,11 @@ import harness
 from harness import api
 from harness.analysis.table import Row, Table, Timing
 from harness.errors import FileError, StoreError, UsageError
+from harness.estimate import Estimate
 from harness.report import render, row_figures
 from harness.report.columns import JOBS, SAMPLES, Kind
 from harness.report.export import export_csv, export_parquet, export_sqlite
 from harness.results import reader
-from harness.stats import Estimate
 from scripts.docs import generate
 from tests.support import publisher, sample_records
 from tests.support.command_line import call

@@ -12,6 +12,7 @@ import pytest
 
 from harness.analysis import reprice, row_pricing
 from harness.analysis.table import Price, Row, Table
+from harness.estimate import Estimate
 from harness.pricing import prices
 from harness.report import explain, render, row_figures, writers
 from harness.report import page as pages
@@ -21,9 +22,9 @@ from harness.report.page import PageSource
 from harness.report.page.groups import RankingData
 from harness.report.repricing import repricing_document
 from harness.report.summary import SummaryView, summary_section
-from harness.stats import Estimate
 from scripts.docs import generate
 from tests.support import sample_records
+from tests.support.sample_records import compare_by
 
 HOURS = 730
 MEANING = "price of a month of the row's instance"
@@ -75,16 +76,16 @@ def test_added_figure_is_in_the_tables_of_people(priced: Table) -> None:
         text = render(priced, form)
         assert "usd per month" in " ".join(text.replace("\\\\", " ").split()) and usd in text, form
     asked = SummaryView(columns=("usd_per_month",), sort="usd_per_month")
-    (grid,) = summary_section(priced, {}, str, asked).grids
+    (grid,) = summary_section(priced, compare_by(), str, asked).grids
     assert grid.headers[:2] == ("system", "usd per month, US$") and grid.cells[0][1] == usd
-    unasked = summary_section(priced, {}, str).grids[0].headers
+    unasked = summary_section(priced, compare_by(), str).grids[0].headers
     assert not any("usd per month" in header for header in unasked), "the first screen has few columns"
 
 
 def test_added_figure_is_on_the_first_screen_where_it_says_so(priced: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     first = dataclasses.replace(BILL, places=BILL.places | {Place.FIRST})
     monkeypatch.setitem(row_figures.FIXED, "costs", (*row_figures.FIXED["costs"], first))
-    assert "usd per month, US$" in summary_section(priced, {}, str).grids[0].headers
+    assert "usd per month, US$" in summary_section(priced, compare_by(), str).grids[0].headers
 
 
 @pytest.mark.usefixtures("registered")

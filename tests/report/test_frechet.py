@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from harness.estimate import Estimate
 from harness.evaluation.frechet import Distance, Distances, Settings
 from harness.report import writers
 from harness.report.frechet import FRECHET_VERSION, Sample, frechet_document, taus
 from harness.report.plots import frechet as plots
 from harness.report.plots import style
-from harness.stats import Estimate
 
 
 def render(samples: Sequence[Sample], form: str) -> str:

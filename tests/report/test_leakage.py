@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from harness.estimate import Estimate
 from harness.evaluation.leakage import Effect, Leakage
 from harness.report import writers
 from harness.report.leakage import leakage_document
-from harness.stats import Estimate
 
 
 @pytest.mark.parametrize(

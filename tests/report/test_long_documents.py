@@ -15,10 +15,11 @@ from rich.cells import cell_len
 
 from harness.analysis import long_documents, published_measures, results_folder
 from harness.analysis.long_documents import LongDocuments, ReadingOn
-from harness.analysis.paired_differences import ComparisonVerdict
 from harness.analysis.pareto_front import FrontState
 from harness.analysis.table import Row, Table, Validity
+from harness.analysis.verdict import ComparisonVerdict
 from harness.driver.records import Outcome
+from harness.estimate import Estimate
 from harness.evaluation.per_query import PerQuery
 from harness.report import writers
 from harness.report.document import MOST_LINES
@@ -26,7 +27,6 @@ from harness.report.long_documents import answer, long_documents_document
 from harness.report.plots import long_documents as plots
 from harness.report.plots import style
 from harness.results import suite_record
-from harness.stats import Estimate
 from harness.untrusted import ForeignText
 from tests.support import publisher
 from tests.support.command_line import assert_refused, call

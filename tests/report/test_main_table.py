@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from harness import report, stats, untrusted
+from harness import report, untrusted
 from harness.analysis.table import Table
 from harness.errors import UnknownName
+from harness.estimate import Estimate, too_few_processes
 from harness.report import main_table, writers
 from harness.report.document import Section
-from harness.stats import Estimate
 from harness.untrusted import ForeignText
 from tests.support import sample_records
 
@@ -65,7 +65,7 @@ def test_row_of_the_papers_warm_up_is_marked_in_its_cell(table: Table) -> None:
 
 
 def test_interval_of_too_few_processes_is_a_dash_with_its_reason(table: Table) -> None:
-    reason = stats.too_few_processes(2)
+    reason = too_few_processes(2)
     few = sample_records.row_with(table.rows[2], jobs=2, latency_mean_s=Estimate(0.0016, reason=reason))
     alone = dataclasses.replace(table, rows=(*table.rows[:2], few, *table.rows[3:]))
     section = main_table.table_section(alone, str)

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from harness.analysis.robustness import Condition, ConditionKind, RankedSystem, Robustness
+from harness.estimate import Estimate
 from harness.report import writers
 from harness.report.robustness import percent, robustness_document, share_error
-from harness.stats import Estimate
 
 FLIPS = ((None, 0.004, 0.5), (0.004, None, None), (0.5, None, None))
 QUERIES = Condition(ConditionKind.QUERIES, "resampled", 1000, FLIPS, Estimate(0.81, -0.333, 1.0))

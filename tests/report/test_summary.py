@@ -14,14 +14,15 @@ from rich.console import Console
 from harness.analysis.table import Cause, Finding, Machine, Price, Row, Table, Validity
 from harness.driver.records import Envelope, Outcome
 from harness.errors import UnknownName
+from harness.estimate import Estimate
 from harness.evaluation.per_query import PerQuery
 from harness.report import hardware, sentences, summary, writers
 from harness.report.document import MOST_LINES, Section
 from harness.report.summary import SummaryView, summary_section
 from harness.results.schema import DataFault, FaultKind
-from harness.stats import Estimate
 from harness.untrusted import ForeignText, one_line
 from tests.support import sample_records
+from tests.support.sample_records import compare_by
 
 MIB, GIB = 2**20, 2**30
 QUERIES = tuple(f"q{number}" for number in range(200))
@@ -70,7 +71,7 @@ def by_query(system: str, mean: float, seed: int = 1) -> PerQuery:
 
 
 def section(*rows: Row, values: dict[str, PerQuery] | None = None, width: int | None = None, **view: object) -> Section:
-    return summary_section(table(*rows), values or {}, one_line, SummaryView(**view), width)
+    return summary_section(table(*rows), compare_by(values), one_line, SummaryView(**view), width)
 
 
 def test_columns_that_are_the_same_are_part_of_the_heading() -> None:
@@ -151,7 +152,7 @@ def test_cheapest_is_marked_among_comparable_rows() -> None:
 def test_sentence_names_the_cheaper_system_and_the_tested_difference() -> None:
     values = {"bm25": by_query("bm25", 0.68), "minilm": by_query("minilm", 0.60, 2)}
     rows = row("bm25", measures={"nDCG@10": Estimate(0.68)}), slow(measures={"nDCG@10": Estimate(0.60)})
-    (sentence,) = sentences.answers(table(*rows), values, "nDCG@10")
+    (sentence,) = sentences.answers(table(*rows), compare_by(values), "nDCG@10")
     assert sentence.startswith("bm25 costs 9.5x less than minilm and is 8.0 points nDCG@10 better [")
     assert sentence.endswith("] on these queries.")
 
@@ -165,12 +166,12 @@ def test_more_than_two_datasets_have_one_sentence_that_counts() -> None:
         ]
 
     rows = [*pair("a", 0.6, 0.7), *pair("b", 0.6, 0.7), *pair("c", 0.8, 0.7), replace(row("bm25"), dataset="d")]
-    (sentence,) = sentences.answers(table(*rows), {}, "nDCG@10")
+    (sentence,) = sentences.answers(table(*rows), compare_by(), "nDCG@10")
     assert sentence == (
         "Of 3 datasets bm25 is cheapest on 3; minilm has the best nDCG@10 on 2, bm25 on 1 "
         "(not tested: harness compare '*')."
     )
-    assert sentences.answers(table(*(each for each in rows if each.system == "bm25")), {}, "nDCG@10") == ()
+    assert sentences.answers(table(*(each for each in rows if each.system == "bm25")), compare_by(), "nDCG@10") == ()
 
 
 def test_systems_that_are_equal_tie_and_a_value_of_0_is_not_the_worst() -> None:
@@ -183,26 +184,26 @@ def test_systems_that_are_equal_tie_and_a_value_of_0_is_not_the_worst() -> None:
         ]
 
     same = [each for dataset in "abc" for each in trio(dataset, 0.6, 0.6, 0.6, spent=(0.1, 0.1, 0.1))]
-    (sentence,) = sentences.answers(table(*same), {}, "RR@10")
+    (sentence,) = sentences.answers(table(*same), compare_by(), "RR@10")
     assert sentence == (
         "Of 3 datasets bm25s, pisa and tantivy tie as the cheapest on 3; bm25s, pisa and tantivy tie for the best "
         "RR@10 on 3 (not tested: harness compare '*')."
     )
     mixed = [*trio("a", 0.6, 0.1 + 0.2, 0.3), *trio("b", 0.2, 0.3, 0.1 + 0.2), *trio("c", 0.5, 0.4, 0.3)]
-    (sentence,) = sentences.answers(table(*mixed), {}, "RR@10")
+    (sentence,) = sentences.answers(table(*mixed), compare_by(), "RR@10")
     assert "pisa has the best RR@10 on 2, bm25s and tantivy tie on 1 (" in sentence, "last digits differ by rounding"
     below = [each for dataset in "abc" for each in trio(dataset, -0.1, 0.0, -0.2)]
-    (sentence,) = sentences.answers(table(*below), {}, "RR@10")
+    (sentence,) = sentences.answers(table(*below), compare_by(), "RR@10")
     assert "tantivy has the best RR@10 on 3 (" in sentence
-    (sentence,) = sentences.answers(table(*trio("a", 0.1, 0.0, -0.2)), {}, "RR@10")
+    (sentence,) = sentences.answers(table(*trio("a", 0.1, 0.0, -0.2)), compare_by(), "RR@10")
     assert "less than tantivy" in sentence, "the best of the others has 0"
-    (sentence,) = sentences.answers(table(*trio("a", 0.1, 0.3, 0.3, spent=(0.1, 0.3, 0.2))), {}, "RR@10")
+    (sentence,) = sentences.answers(table(*trio("a", 0.1, 0.3, 0.3, spent=(0.1, 0.3, 0.2))), compare_by(), "RR@10")
     assert "less than bm25s" in sentence, "of equal ones the cheapest"
 
 
 def test_sentence_says_that_a_lead_may_be_chance() -> None:
     values = {"bm25": by_query("bm25", 0.6), "minilm": by_query("minilm", 0.6, 2)}
-    (sentence,) = sentences.answers(table(row("bm25"), slow()), values, "nDCG@10")
+    (sentence,) = sentences.answers(table(row("bm25"), slow()), compare_by(values), "nDCG@10")
     assert "and is 3.4 points nDCG@10 better, which may be chance [" in sentence
 
 
@@ -217,21 +218,25 @@ def test_sentence_says_that_a_lead_may_be_chance() -> None:
     ],
 )
 def test_sentence_writes_the_factor_in_plain_digits(usd: float, gap: str) -> None:
-    (sentence,) = sentences.answers(table(row("bm25"), slow(usd_per_million=Estimate(usd))), {}, "nDCG@10")
+    (sentence,) = sentences.answers(table(row("bm25"), slow(usd_per_million=Estimate(usd))), compare_by(), "nDCG@10")
     assert sentence.startswith(f"bm25 {gap} and is ") and sentence.endswith(" (not tested).")
 
 
 def test_sentence_without_prices_compares_times() -> None:
     rows = (row("bm25", usd_per_million=Estimate(None)), slow(usd_per_million=Estimate(None)))
     same = sample_records.row_with(rows[1], latency_mean_s=rows[0].latency.mean_s)
-    assert sentences.answers(table(*rows), {}, "nDCG@10")[0].startswith("bm25 takes 9.5x less than minilm and is ")
-    assert sentences.answers(table(rows[0], same), {}, "nDCG@10")[0].startswith("bm25 takes about as long as minilm ")
+    assert sentences.answers(table(*rows), compare_by(), "nDCG@10")[0].startswith(
+        "bm25 takes 9.5x less than minilm and is "
+    )
+    assert sentences.answers(table(rows[0], same), compare_by(), "nDCG@10")[0].startswith(
+        "bm25 takes about as long as minilm "
+    )
 
 
 def test_costs_are_not_compared_with_latencies() -> None:
     unpriced = row("quick", latency_mean_s=Estimate(1e-6), usd_per_million=Estimate(None))
-    assert sentences.answers(table(row("bm25"), unpriced), {}, "nDCG@10") == ()
-    (sentence,) = sentences.answers(table(row("bm25"), slow(), unpriced), {}, "nDCG@10")
+    assert sentences.answers(table(row("bm25"), unpriced), compare_by(), "nDCG@10") == ()
+    (sentence,) = sentences.answers(table(row("bm25"), slow(), unpriced), compare_by(), "nDCG@10")
     assert sentence.startswith("bm25 costs 9.5x less than minilm ")
     assert summary._cheapest([replace(unpriced, system="bm25"), row("bm25")]).usd_per_million.value == 0.0076
 
@@ -245,10 +250,10 @@ def test_best_of_many_systems_is_corrected_for_their_number() -> None:
         column = base + rng.normal(0.004, 0.1, len(QUERIES))
         values[f"s{number}"] = PerQuery(f"s{number}", QUERIES, np.full(len(QUERIES), 0.01), {"nDCG@10": column})
         rows.append(slow(f"s{number}", measures={"nDCG@10": Estimate(float(column.mean()))}))
-    (sentence,) = sentences.answers(table(*rows), values, "nDCG@10")
+    (sentence,) = sentences.answers(table(*rows), compare_by(values), "nDCG@10")
     assert "worse, which may be chance [" in sentence
     best = max((each for each in rows if each.system != "bm25"), key=lambda each: each.measures["nDCG@10"].value or 0)
-    (alone,) = sentences.answers(table(rows[0], best), values, "nDCG@10")
+    (alone,) = sentences.answers(table(rows[0], best), compare_by(values), "nDCG@10")
     assert "worse [" in alone, "alone it would be claimed"
     ends = [tuple(map(float, text.split("[")[1].split("]")[0].split(", "))) for text in (sentence, alone)]
     assert ends[0][0] < 0 < ends[0][1] and 0 < ends[1][0] < ends[1][1], "each prints the interval that decides it"
@@ -256,7 +261,7 @@ def test_best_of_many_systems_is_corrected_for_their_number() -> None:
 
 def test_rows_of_another_sample_are_not_compared() -> None:
     other = slow(sample_sha256="b" * 64)
-    assert sentences.answers(table(row("bm25", sample_sha256="a" * 64), other), {}, "nDCG@10") == ()
+    assert sentences.answers(table(row("bm25", sample_sha256="a" * 64), other), compare_by(), "nDCG@10") == ()
 
 
 def doubtful(system: str, cause: Cause = Cause.PLACEMENT, **changes: object) -> Row:
@@ -455,6 +460,6 @@ def test_sizes_are_short() -> None:
 
 def test_sentence_escapes_names_alone() -> None:
     rows, values = (row("bm25"), slow()), {}
-    (sentence,) = sentences.answers(table(*rows), values, "nDCG@10", lambda name: f"<{name}>")
+    (sentence,) = sentences.answers(table(*rows), compare_by(values), "nDCG@10", lambda name: f"<{name}>")
     assert sentence.startswith("<bm25> costs ")
     assert "<minilm> and is " in sentence

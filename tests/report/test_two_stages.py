@@ -11,14 +11,15 @@ import pytest
 from rich.cells import cell_len
 
 from harness.analysis.table import FirstStage, Row, Table, TokenPrice
+from harness.estimate import Estimate
 from harness.report import explain, export, row_figures, sentences, writers
 from harness.report.main_table import table_document, table_section
 from harness.report.summary import SummaryView, summary_section
 from harness.results import reader
-from harness.stats import Estimate
 from tests.report.test_summary import row, slow
 from tests.support import publisher
 from tests.support.publisher import Made
+from tests.support.sample_records import compare_by
 
 COUNTS = {"pairs": 20.0, "windows": 21.0, "tokens": 3100.0, "padded_tokens": 3500.0, "calls": 2.0, "flop": 6.61e9}
 PRICE = TokenPrice("gpt-4o-mini", 0.15, 0.6, 0.5, "2026-11-09", "a list; https://provider.example")
@@ -85,19 +86,21 @@ def test_a_gain_that_may_be_chance_and_a_loss_are_called_so() -> None:
 
 @pytest.mark.parametrize("width", [80, 100])
 def test_first_table_fits_the_terminal_and_counts_are_there_where_a_row_has_them(width: int) -> None:
-    made = summary_section(table(row("bm25"), two_stage(), language_model()), {}, str, SummaryView(), width)
+    made = summary_section(table(row("bm25"), two_stage(), language_model()), compare_by(), str, SummaryView(), width)
     (grid,) = made.grids
     assert max(map(cell_len, writers.plain_table(grid))) <= width
     assert "tokens US$/1M" in grid.headers, "what an answer of a language model costs decides most"
     assert {"GFLOP", "R@depth", "windows"}.isdisjoint(grid.headers)
-    without = summary_section(table(row("bm25"), slow()), {}, str, SummaryView(), None).grids[0]
+    without = summary_section(table(row("bm25"), slow()), compare_by(), str, SummaryView(), None).grids[0]
     assert {"pairs", "tokens", "tokens US$/1M"}.isdisjoint(without.headers)
-    assert {"pairs", "tokens"} <= set(summary_section(table(row("bm25"), two_stage()), {}, str).grids[0].headers)
+    assert {"pairs", "tokens"} <= set(
+        summary_section(table(row("bm25"), two_stage()), compare_by(), str).grids[0].headers
+    )
 
 
 def test_columns_by_name_show_ceiling_gain_and_harm() -> None:
     view = SummaryView(columns=("ceiling", "gain", "harm", "GFLOP"), sort="gain")
-    (grid,) = summary_section(table(row("bm25"), two_stage()), {}, str, view).grids
+    (grid,) = summary_section(table(row("bm25"), two_stage()), compare_by(), str, view).grids
     assert grid.headers[:5] == ("system", "R@depth", "gain, points (95 %)", "made worse, %", "GFLOP")
     assert grid.cells[0][:5] == ("minilm", "0.810", "3.1 (1.2–5.0)", "12.0", "6.61"), "the larger gain is first"
 
@@ -105,9 +108,9 @@ def test_columns_by_name_show_ceiling_gain_and_harm() -> None:
 def test_encoders_show_work_and_parameters_on_request() -> None:
     encoder = slow("dpr", counts={"flop": 2.75e9, "parameters": 109_482_240.0})
     both = table(row("bm25"), encoder)
-    assert {"GFLOP", "M parameters"}.isdisjoint(summary_section(both, {}, str).grids[0].headers)
+    assert {"GFLOP", "M parameters"}.isdisjoint(summary_section(both, compare_by(), str).grids[0].headers)
     view = SummaryView(columns=("parameters", "GFLOP"), sort="parameters")
-    (grid,) = summary_section(both, {}, str, view).grids
+    (grid,) = summary_section(both, compare_by(), str, view).grids
     assert grid.headers[:3] == ("system", "M parameters", "GFLOP")
     assert [line[:3] for line in grid.cells] == [("dpr", "109", "2.75"), ("bm25", "—", "—")]
     first, second = csv.DictReader(io.StringIO(writers.write_csv(table_document(both))))
@@ -116,7 +119,7 @@ def test_encoders_show_work_and_parameters_on_request() -> None:
 
 def test_a_stored_first_stage_is_said_to_be_unmeasured() -> None:
     stored = two_stage(first_stage=stage(system="dl19-bm25", measured=False))
-    made = summary_section(table(stored), {}, str)
+    made = summary_section(table(stored), compare_by(), str)
     assert "first stage not measured: minilm reranks the stored ranking dl19-bm25" in " ".join(made.notes)
     assert "first stage not measured: dl19-bm25 is a stored ranking" in table_section(table(stored), str).footnotes
 
@@ -152,9 +155,9 @@ def test_row_explains_its_first_stage_its_work_and_the_price_of_its_tokens() -> 
 
 def test_recorded_answers_name_the_time_that_no_latency_has() -> None:
     recorded = language_model(counts={"prompt_tokens": 10.0, "completion_tokens": 1.0, "provider_ms": 1234.5})
-    notes = " ".join(summary_section(table(recorded), {}, str).notes)
+    notes = " ".join(summary_section(table(recorded), compare_by(), str).notes)
     assert "the provider's time, not measured here, is in no latency and no cost: gpt (1,234 ms a query)" in notes
-    assert "recorded answers" not in " ".join(summary_section(table(language_model()), {}, str).notes)
+    assert "recorded answers" not in " ".join(summary_section(table(language_model()), compare_by(), str).notes)
 
 
 def test_samples_of_stored_jobs_have_their_counts(tmp_path: Path) -> None:

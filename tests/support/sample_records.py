@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,11 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from harness.analysis import timings
+from harness.analysis.results_folder import ReadResults
 from harness.analysis.table import Machine, Price, Row, Table, Validity
 from harness.driver.records import Envelope, Measurement, Outcome
+from harness.evaluation.per_query import PerQuery
+from harness.report.sentences import Compare
 from harness.results.isolation import CONTAINER
 from harness.results.samples import SampleBudget
 from harness.results.schema import (
@@ -249,6 +252,11 @@ def table(rows: Sequence[Row], measures: tuple[str, ...] = ("RR@10",), **changes
     """Return a table with the prices of ``price``."""
     formula = "US$ per million = time x money"
     return Table(tuple(rows), measures, "aws", "us-east-1", "2026-07-20", "made up", formula, **changes)
+
+
+def compare_by(values: Mapping[str, PerQuery] | None = None) -> Compare:
+    """Return the tests of rows with these values by query, by default none."""
+    return ReadResults(table(()), lambda: values or {}).compare
 
 
 def canary(cpu_s: float = 0.010, memory_s: float = 0.020, disk_s: float | None = 0.005) -> CanaryReading:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from harness.commands import words
 from harness.errors import UnknownName, UsageError
+from harness.estimate import MIN_QUERIES
 from harness.evaluation import measure_names
 from harness.pricing import instances
-from harness.stats import MIN_QUERIES
 from harness.untrusted import split_list
 
 MEAN = "mean"

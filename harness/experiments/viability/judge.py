@@ -10,12 +10,13 @@ from harness.analysis import cell_summary, pooling, row_pricing
 from harness.analysis.validity import machine_speed
 from harness.driver.records import Outcome
 from harness.errors import JobError, StoreError, UsageError
+from harness.estimate import MIN_QUERIES, Estimate
 from harness.evaluation import evaluate, trec
 from harness.experiments.viability.acceptance import MEAN, SLOWER, Criteria
 from harness.experiments.viability.search import ProbeFinding, Purpose
 from harness.results.reader import StoredJob, judges_hits_alone, read_job_run
 from harness.results.schema import DataFault, Result, ResultSpec
-from harness.stats import MIN_QUERIES, Estimate, median, percentile
+from harness.stats import median, percentile
 
 # Number of undisturbed containers without a limit, and of attempts at them: a disturbed one is measured again.
 CONTAINERS = 3

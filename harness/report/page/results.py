@@ -37,5 +37,5 @@ def results_page(results: Path, found: ReadResults, tariff: Tariff, view: str = 
         answer = first_screen(published_measures.read(results), plain_escape)
     else:
         pointed = SummaryView(rest="click a number of the leaderboard")
-        answer = summary_section(table, per_query, plain_escape, pointed)
+        answer = summary_section(table, found.compare, plain_escape, pointed)
     return render_page(page_content(content), answer_html(answer))

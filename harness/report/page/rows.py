@@ -16,12 +16,12 @@ from harness.analysis.row_pricing import Tariff
 from harness.analysis.table import Machine, Price, Row, Table
 from harness.commands import command
 from harness.driver.records import Outcome, digest
+from harness.estimate import Estimate
 from harness.pricing import prices
 from harness.report import explain, row_figures
 from harness.report.figures import Figure, Place
 from harness.report.plots import curves
 from harness.results.schema import glob_of
-from harness.stats import Estimate
 from harness.untrusted import ForeignText, Text, one_line
 
 # A paragraph: the numbers of its title and of the parts of its text.

@@ -11,11 +11,11 @@ from harness.analysis.leaderboard import RankedRow
 from harness.analysis.pareto_front import FrontState, reason_not_ranked
 from harness.analysis.table import Row, Validity, processors
 from harness.driver.records import Outcome
+from harness.estimate import LATENCY_MIN_QUERIES, MIN_PROCESSES, Estimate
 from harness.evaluation.per_query import SHARES
 from harness.report.plots import curves, style
 from harness.report.plots.select import Drawing, NoPlot, PlotRows, no_row_reason
 from harness.report.plots.style import Frame
-from harness.stats import LATENCY_MIN_QUERIES, MIN_PROCESSES, Estimate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

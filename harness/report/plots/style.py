@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness import filesystem
 from harness.driver.records import digest
-from harness.stats import Estimate
+from harness.estimate import Estimate
 from harness.untrusted import one_line
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ import pytest
 
 from harness.driver.records import Envelope, Outcome
 from harness.errors import JobError
+from harness.estimate import Estimate
 from harness.experiments.viability.acceptance import Criteria
 from harness.experiments.viability.judge import (
     CONTAINERS,
@@ -23,7 +24,6 @@ from harness.experiments.viability.judge import (
 from harness.experiments.viability.search import ProbeFinding
 from harness.results.reader import StoredJob
 from harness.results.schema import Memory
-from harness.stats import Estimate
 from tests.support import sample_records
 
 RANKED = {"q1": ("d1", "d2"), "q2": ("d3",)}

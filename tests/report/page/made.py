@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from harness.analysis import row_pricing
 from harness.analysis.table import Cause, Finding, Latency, Machine, Overhead, Row, Table, Timing, Validity
 from harness.driver.records import Envelope, Outcome
+from harness.estimate import Estimate
 from harness.evaluation.per_query import SHARES, PerQuery
 from harness.pricing import prices
 from harness.report import page
@@ -19,9 +20,9 @@ from harness.report.page import groups
 from harness.report.page.answer import answer_html
 from harness.report.summary import summary_section
 from harness.results.isolation import CONTAINER
-from harness.stats import Estimate
 from harness.untrusted import MAX_TEXT, one_line
 from tests.support import sample_records
+from tests.support.sample_records import compare_by
 
 MEASURES = ("RR@10", "Success@10", "nDCG@10")
 HOSTILE = "<script>alert(1)</script>"
@@ -214,5 +215,5 @@ def html(made: Sequence[Row], found: dict[str, PerQuery] | None = None) -> str:
     """Return the file of a page of these rows."""
     source = page_of(made, found)
     priced = row_pricing.price(source.measured, source.tariff)
-    answer = summary_section(priced, found or {}, lambda text: one_line(text, MAX_TEXT))
+    answer = summary_section(priced, compare_by(found), lambda text: one_line(text, MAX_TEXT))
     return page.render_page(page.page_content(source), answer_html(answer))

@@ -13,11 +13,11 @@ from click.testing import CliRunner
 
 import harness
 from harness.cli import main
+from harness.estimate import Estimate
 from harness.report import page as pages
 from harness.report.document import Grid, Section
 from harness.report.page.answer import answer_html
 from harness.report.page.rows import SharedTexts, rounded, short_estimate
-from harness.stats import Estimate
 from tests.report.page import made
 
 FOLDER = Path(harness.__file__).parent / "report" / "page"

@@ -6,8 +6,8 @@ import pytest
 from playwright.sync_api import Page
 
 from harness.analysis.table import Row
+from harness.estimate import Estimate
 from harness.results.schema import SweepPoint
-from harness.stats import Estimate
 from tests.report.page import made
 from tests.report.page.conftest import Open
 from tests.support import sample_records

@@ -16,11 +16,11 @@ from harness.analysis.dynascore import DynascoreOptions, Entry
 from harness.analysis.leaderboard import Leaderboard, LeaderboardQuery
 from harness.analysis.row_pricing import Tariff
 from harness.analysis.table import Row
+from harness.estimate import Estimate
 from harness.evaluation.per_query import PerQuery
 from harness.pricing import prices
 from harness.report.page import PageSource
 from harness.report.page.rows import all_tariffs
-from harness.stats import Estimate
 from tests.report.page import made
 from tests.report.page.conftest import Open
 from tests.support.chance import chance

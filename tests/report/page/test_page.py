@@ -10,9 +10,9 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from harness.driver.records import Outcome
+from harness.estimate import Estimate
 from harness.report import page as pages
 from harness.report.page import PageSource
-from harness.stats import Estimate
 from tests.report.page import made
 from tests.report.page.conftest import Open
 from tests.support import sample_records

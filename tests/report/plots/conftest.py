@@ -15,11 +15,11 @@ from harness.analysis.leaderboard import RankedRow, RankInterval
 from harness.analysis.table import Row, Table, Validity
 from harness.config import data_root
 from harness.driver.records import Outcome
+from harness.estimate import Estimate
 from harness.evaluation.per_query import SHARES, PerQuery
 from harness.pricing import prices
 from harness.report.plots import style
 from harness.report.plots.style import Frame
-from harness.stats import Estimate
 from tests.support import sample_records
 
 MIB = 2**20

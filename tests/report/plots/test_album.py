@@ -20,11 +20,11 @@ from harness.analysis.leaderboard import LeaderboardQuery
 from harness.analysis.table import Table, Validity
 from harness.driver.records import Outcome
 from harness.errors import UnknownName
+from harness.estimate import Estimate
 from harness.evaluation.per_query import PerQuery
 from harness.report.groups import group_words
 from harness.report.plots import KINDS, album, style
 from harness.results.isolation import PROCESS
-from harness.stats import Estimate
 from tests.report.plots.conftest import NAMES, SYSTEMS, axes_of, dots, made, per_query, row, words
 from tests.support import sample_records
 from tests.support.chance import chance

@@ -14,10 +14,10 @@ from harness.analysis.leaderboard import LeaderboardQuery
 from harness.analysis.robustness import Condition, ConditionKind, QueryScores, RankedSystem, Robustness
 from harness.analysis.table import Row, Table, Validity
 from harness.driver.records import Outcome
+from harness.estimate import Estimate
 from harness.evaluation.per_query import PerQuery
 from harness.report.plots import order_flips, style
 from harness.report.plots.select import NoPlot, PlotRows
-from harness.stats import Estimate
 from tests.report.plots.conftest import made, row
 
 QUERIES = tuple(f"q{number:02}" for number in range(40))

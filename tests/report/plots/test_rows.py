@@ -12,16 +12,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness import stats
 from harness.analysis.leaderboard import RankedRow
 from harness.analysis.pareto_front import FrontState
 from harness.analysis.table import Row
 from harness.driver.records import Outcome
+from harness.estimate import Estimate, too_few_processes
 from harness.evaluation.per_query import SHARES
 from harness.report.plots import curves, style
 from harness.report.plots import rows as row_plots
 from harness.results.schema import SweepPoint
-from harness.stats import Estimate
 from tests.report.plots.conftest import MIB, axes_of, dots, frame, lines, ranked, words
 from tests.support import sample_records
 
@@ -33,7 +32,7 @@ def test_pictures_do_not_depend_on_user_settings_or_a_display(tmp_path: Path) ->
         "import hashlib, pathlib, sys\n"
         "from harness.report.plots import rows, style\n"
         "from harness.report.plots.style import Frame\n"
-        "from harness.stats import Estimate\n"
+        "from harness.estimate import Estimate\n"
         "from tests.support import sample_records\n"
         "price = sample_records.price('m', 1.0, 1, 2**30)\n"
         "row = sample_records.row(system='a', price=price, usd_per_million=Estimate(2.0))\n"
@@ -129,7 +128,7 @@ def test_each_text_of_a_grid_has_a_curve_of_its_own() -> None:
 
 
 def test_a_number_without_an_interval_has_no_bar() -> None:
-    few = Estimate(2.0, reason=stats.too_few_processes(2))
+    few = Estimate(2.0, reason=too_few_processes(2))
     below, above = style.bars_of([Estimate(1.0, 0.5, 1.5), few]) or ([], [])
     assert (below[0], above[0]) == (0.5, 0.5) and math.isnan(below[1]) and math.isnan(above[1])
     assert style.bars_of([few]) is None and row_plots._bar_notes([few]) == []

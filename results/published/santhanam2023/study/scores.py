@@ -9,8 +9,8 @@ from harness.analysis import published as published_tables
 from harness.analysis.leaderboard import Leaderboard, LeaderboardQuery, RankedRow
 from harness.analysis.published import PaperDataset, Published, Scored, ScoreTable
 from harness.analysis.table import Table
+from harness.estimate import Estimate
 from harness.pricing.prices import Snapshot
-from harness.stats import Estimate
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from harness.analysis.notes import MEMORY_METHOD, PERCENTILE_METHOD
 from harness.analysis.table import Row, Table, Validity
 from harness.driver.records import Outcome
 from harness.errors import UnknownName
+from harness.estimate import Estimate
 from harness.pricing.cost import BUILD_FORMULA, GIB, STORAGE_FORMULA
 from harness.report.document import (
     MIB,
@@ -28,7 +29,6 @@ from harness.report.document import (
 )
 from harness.report.latex import HEAD
 from harness.report.main_table import shared_notes
-from harness.stats import Estimate
 
 from . import table3_records
 from .dialects import LATEX, MARKDOWN, Dialect

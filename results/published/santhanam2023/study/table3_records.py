@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.analysis.table import Row, Table
+from harness.estimate import Estimate
 from harness.pricing.cost import GIB
 from harness.report.document import MIB, Value
 from harness.report.writers import csv_cell
-from harness.stats import Estimate
 from harness.untrusted import raw_text
 
 # Version of the JSON and CSV formats.
