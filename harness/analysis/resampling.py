@@ -50,24 +50,27 @@ class PairedSigns:
 def aligned(rows: Sequence[PerQuery | None], measure: str) -> tuple[Floats, Floats] | None:
     """Align accuracy (points) and latency (s) by query, each of shape (queries, rows); missing values are ``nan``.
 
-    ``None``: a row has no values by query, or there are too few queries.
+    ``None``: a row has no values by query, or too few queries have accuracy.
     """
     values = [row for row in rows if row is not None and measure in row.measures]
     if len(values) < len(rows) or not values:
         return None
     ids = tuple(sorted(set().union(*(row.query_ids for row in values))))
-    if len(ids) < INTERVAL_MIN_QUERIES:
-        return None
     same = [row.on(ids) for row in values]
     none = np.full(len(ids), np.nan)
     accuracy = np.stack([100 * row.measures[measure] for row in same], axis=1)
+    if np.isfinite(accuracy).any(axis=1).sum() < INTERVAL_MIN_QUERIES:
+        return None
     latency = np.stack([row.latency_s if len(row.latency_s) else none for row in same], axis=1)
     return accuracy, latency
 
 
 def resample(accuracy: Floats, latency_s: Floats, seed: int, resamples: int = RESAMPLES) -> Resampled:
-    """Draw queries with replacement, the same draws for every row."""
-    weights = draw_weights(len(accuracy), resamples, seed).astype(np.float64)
+    """Draw queries with replacement, the same draws for every row; draw judged and unjudged queries apart."""
+    judged = np.isfinite(accuracy).any(axis=1)
+    weights = np.zeros((resamples, len(accuracy)))
+    for number, part in enumerate(filter(np.any, (judged, ~judged))):  # as many judged queries as the sample has
+        weights[:, part] = draw_weights(int(part.sum()), resamples, seed + number)
     return Resampled(_means(weights, accuracy), _means(weights, latency_s))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import io
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -139,7 +140,9 @@ def pool(
 
 def _samples(runs: RunSelection, dataset: str | None) -> tuple[tuple[JudgedRuns, ...], Dataset | None]:
     """Return the runs, and the named dataset if its queries were read."""
-    if not runs.names_run_files or not _is_without_judgements(runs.qrels):
+    if not runs.names_run_files:
+        return tuple(map(_judged_alone, runs.judged())), None
+    if not _is_without_judgements(runs.qrels):
         return runs.judged(), None
     if runs.only is not None:
         raise UsageError("--only needs stored results; leave it out")
@@ -154,6 +157,16 @@ def _samples(runs: RunSelection, dataset: str | None) -> tuple[tuple[JudgedRuns,
             " judgements with --qrels"
         )
     return (judged_runs.read_unjudged_runs("runs", [*map(Path, runs.runs)], texts),), holder
+
+
+def _judged_alone(sample: JudgedRuns) -> JudgedRuns:
+    """Leave out the queries that a suite only timed, with a note."""
+    judged = sample.judged_ids
+    left_out = len(sample.queries) - len(judged)
+    if not judged or not left_out:
+        return sample
+    note = f"{sample.dataset}: {counted(left_out, 'query')} without judgements left out"
+    return replace(sample, queries={query: sample.queries[query] for query in judged}, notes=(*sample.notes, note))
 
 
 def _texts(judging_pool: JudgingPool, holder: Dataset) -> dict[str, dict[str, str]]:

@@ -46,6 +46,7 @@ class Bench(LauncherChoice):
     system: str
     dataset: str
     queries: int
+    unjudged: bool
     fresh: bool
     results: Path | str
 
@@ -58,7 +59,8 @@ class Bench(LauncherChoice):
 
             def ask(question: SuiteQuestion) -> Question:
                 place = datasets.find(question.dataset, Path(self.system).absolute().parent)
-                about = subject(question.system, place, cache, self.queries, question.language)
+                asked = self.queries, question.language
+                about = subject(question.system, place, cache, *asked, unjudged=self.unjudged)
                 jobs = SubjectJobs(about, results, cache, launcher, fresh=self.fresh, publisher=location.publisher)
                 return Question(jobs, criteria, question.gpus, step)
 
@@ -79,6 +81,7 @@ def _bench_options(metavar: str) -> Decorator:
         click.argument("system", metavar=metavar),
         click.option("--dataset", default="scifact", help="A shipped dataset, a folder, or an id of ir_datasets."),
         click.option("--queries", type=click.IntRange(1), default=300, help="Queries in the fixed sample."),
+        click.option("--unjudged", is_flag=True, help="Fill the sample with queries that have no judgements."),
         click.option("--fresh", is_flag=True, help="Measure stored jobs again too; earlier jobs stay."),
         results_option,
         launcher_option,

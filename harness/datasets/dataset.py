@@ -17,11 +17,11 @@ from pydantic import BeforeValidator, Field
 from harness.datasets.answers import Answers
 from harness.datasets.corpus import PreparedCorpus
 from harness.driver.records import Query, digest
-from harness.errors import FileError, HarnessError
+from harness.errors import FileError, HarnessError, counted
 from harness.results.schema import ANSWER_DEPTHS, JUDGED_HITS, DataFault, FaultKind
 from harness.untrusted import ForeignText
 
-# Without other queries, at most one in five queries of a sample warms up.
+# At most one in five queries warms up where each of them could be timed.
 _WARMUP_DIVISOR = 5
 
 
@@ -130,7 +130,10 @@ class Dataset:
 
 @dataclass(frozen=True)
 class QuerySample:
-    """Queries of a measurement: ``sample`` is judged, and timed except for the queries that ``warmup`` shares."""
+    """Queries of a measurement: ``sample`` is timed, except for the queries that ``warmup`` shares.
+
+    The queries of ``sample`` are judged, except for those that :func:`draw_sample` added without judgements.
+    """
 
     sample: tuple[Query, ...]
     warmup: tuple[Query, ...]
@@ -157,15 +160,23 @@ class QuerySample:
         return digest([asdict(query) for query in self.warmup])
 
 
-def draw_sample(dataset: Dataset, size: int, warmup: int, seed: int) -> QuerySample:
+def draw_sample(dataset: Dataset, size: int, warmup: int, seed: int, *, unjudged: bool = False) -> QuerySample:
     """Draw a fixed sample of at most ``size`` judged queries, and at most ``warmup`` queries to warm up with.
 
     Queries outside the sample warm up.  If they are fewer than a fifth of the sample, queries of the sample fill the
     gap; these are judged and never timed.  Titles of documents cannot warm up: a just-in-time compiler would compile
     other code for them.
 
+    Args:
+        dataset: has the queries.
+        size: most queries of the sample.
+        warmup: most queries that warm up.
+        seed: chooses both.
+        unjudged: queries without judgements, except for those that warm up, follow where fewer than ``size`` are
+            judged; at most a fifth of all queries then warms up.
+
     Raises:
-        HarnessError: no query has a judgement.
+        HarnessError: no query has a judgement, or queries without answers would follow in a dataset with answers.
         FileError: no query is left to warm up with.
     """
     judged = dataset.judged
@@ -179,11 +190,22 @@ def draw_sample(dataset: Dataset, size: int, warmup: int, seed: int) -> QuerySam
     ids, texts = {query.query_id for query in drawn}, Counter(query.text for query in drawn)
     rest = sorted((query for query in dataset.queries if query.query_id not in ids), key=lambda query: query.query_id)
     others = [query for query in rest if query.text not in texts]
+    if fills := unjudged and len(drawn) < size:
+        warmup = min(warmup, max((len(drawn) + len(others)) // _WARMUP_DIVISOR, 1))
     warm = random.Random(f"warmup:{seed}").sample(others, min(warmup, len(others)))
     missing = min(warmup, max(len(drawn) // _WARMUP_DIVISOR, 1)) - len(warm)
     if missing > 0 and len(drawn) > 1:
         # Never a text that is timed too: an answer cached during warm-up would make it fast.
         warm += [query for query in drawn if texts[query.text] == 1][:missing]
+    if fills:  # every judged query is drawn, so the rest has no judgements
+        warmed = {query.text for query in warm}
+        left = [query for query in rest if query.text not in warmed]
+        if left and dataset.answers:  # only hits are judged there, and a query without answers would count 0
+            raise HarnessError(
+                f"dataset {dataset.name}: queries without answers would count 0 in its measures; leave out"
+                f" protocol.unjudged (--unjudged), or ask for at most {counted(len(drawn), 'query')}"
+            )
+        drawn += random.Random(f"unjudged:{seed}").sample(left, min(size - len(drawn), len(left)))
     if not warm or len(set(drawn) - set(warm)) == 0:
         remedy = "add queries with other texts, judged or not"
         raise FileError(f"dataset {dataset.name}: {len(drawn)} queries leave none to warm up with; {remedy}")

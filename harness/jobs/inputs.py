@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -239,18 +239,17 @@ def gather(suite: Suite, options: RunOptions, absent: list[Cell] | None = None) 
             log.info(f"  {dataset.name}: {fault.text}")
     protocol = suite.protocol
     samples = {
-        name: datasets.draw_sample(dataset, protocol.sample_size, protocol.warmup_queries, protocol.seed)
+        name: datasets.draw_sample(
+            dataset, protocol.sample_size, protocol.warmup_queries, protocol.seed, unjudged=protocol.unjudged
+        )
         for name, dataset in loaded.items()
     }
     for name in served:
         _check_proves(suite, name, len(samples[name].timed))
     for name, queries in samples.items():
         _check_size(suite, name, len(queries.timed))
-        if queries.held_out:
-            log.info(
-                f"  {name}: {len(queries.held_out):,} of {len(queries.sample):,} queries warm the systems up;"
-                " they are judged, not timed (the dataset has no others)"
-            )
+        for fact in _sample_facts(queries, loaded[name].judged if protocol.unjudged else None):
+            log.info(f"  {name}: {fact}")
     nominal = {name: each.memory_bytes for name, each in asked.items() if each != profiles[name]}
     folder = options.results / suite.name
     inputs = Inputs(suite, cells, systems, profiles, loaded, samples, nominal, options.platforms)
@@ -363,6 +362,18 @@ def _check_depths(systems: Iterable[System], k: int) -> None:
             )
 
 
+def _sample_facts(queries: QuerySample, judged: Collection[str] | None) -> Iterator[str]:
+    """Yield which queries of a sample are not timed or not judged; ``judged`` is ``None`` if all are judged."""
+    if queries.held_out:
+        yield (
+            f"{len(queries.held_out):,} of {len(queries.sample):,} queries warm the systems up; they are judged, not"
+            " timed (the dataset has no others)"
+        )
+    count = len(queries.sample) if judged is None else sum(query.query_id in judged for query in queries.sample)
+    if count < len(queries.sample):
+        yield f"{counted(len(queries.timed), 'query')} timed, {count:,} judged"
+
+
 def _check_size(suite: Suite, dataset: str, queries: int) -> None:
     """Refuse a protocol that measures more samples of a cell than its table would read."""
     if (samples := queries * suite.protocol.trials) > MOST_ROWS:
@@ -378,7 +389,8 @@ def _check_proves(suite: Suite, dataset: str, queries: int) -> None:
     floor = MIN_QUERIES[f"p{percentile}"]
     if queries < floor:
         size = suite.protocol.sample_size
-        larger = f"raise protocol.sample_size (now {size})" if queries >= size else "judge more of its queries"
+        more = "add queries to it" if suite.protocol.unjudged else "judge more of its queries, set protocol.unjudged"
+        larger = f"raise protocol.sample_size (now {size})" if queries >= size else more
         raise UsageError(
             f"dataset {dataset}: a sample of {queries} queries cannot show that a rate keeps"
             f" server.latency_percentile = {percentile}, which takes {floor}; {larger}, or lower the percentile"

@@ -88,6 +88,11 @@ class SuiteProtocol(ConfigModel):
         default=20, ge=0, le=1000, description="queries asked twice in a row after the trials, to find result caches"
     )
     sample_size: int = Field(default=1000, ge=1, le=100_000, description="queries in the sample, at most those judged")
+    unjudged: bool = Field(
+        default=False,
+        description="fill the sample up to `sample_size` with queries that have no judgements: latency is over all,"
+        " quality over the judged ones; at most a fifth of all queries then warms up",
+    )
     k: int = Field(default=10, ge=1, le=10_000, description="documents to retrieve for each query")
     seed: int = Field(default=2023, ge=0, description="chooses sample, warm-up queries and their order")
     load_timeout_s: float = Field(default=600.0, gt=0, description="longest load")

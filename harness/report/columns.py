@@ -97,7 +97,7 @@ JOBS: tuple[Column[StoredJob], ...] = (
     _number("first_query_s", "s", "latency of the first query after loading", "result.answers.first_query_s"),
     _count("trials", "trials", "planned passes", "result.spec.trials"),
     _count("trials_finished", "trials", "passes that answered every query", "result.answers.trials_finished"),
-    _count("queries", "queries", "size of the query sample, all judged", "result.spec.sample_size"),
+    _count("queries", "queries", "size of the query sample", "result.spec.sample_size"),
     _count("held_out", "queries", "warm-up queries of the sample, never timed", "result.spec.held_out"),
     _count("warmup_done", "queries", "finished warm-up queries", "result.answers.warmup_done"),
     _number(

@@ -370,10 +370,14 @@ def _common(rows: Sequence[Row], table: Table, escape: Escape) -> list[str]:
     """Return the parts of the heading on queries, machine and prices."""
     measured = [row for row in rows if row.outcome is Outcome.OK]
     sizes = {(row.queries, row.trials) for row in measured if row.queries is not None}
+    judged = {row.judged.queries if row.judged.unjudged else None for row in measured}
     parts = []
     if len(sizes) == 1:
         queries, trials = sizes.pop()
-        parts.append(f"{counted(queries, 'query')} x {counted(trials or 0, 'trial')}")
+        count = judged.pop() if len(judged) == 1 else None
+        timed = "" if count is None else " timed"
+        parts.append(f"{counted(queries, 'query')}{timed} x {counted(trials or 0, 'trial')}")
+        parts += [] if count is None else [f"{count:,} judged"]
     machines = {(row.machine.cpu_model, row.machine.host_cpus) for row in measured if row.machine is not None}
     if len(machines) == 1:
         model, cpus = machines.pop()

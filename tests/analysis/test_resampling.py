@@ -35,6 +35,19 @@ def test_query_that_one_row_lacks_is_nan_in_that_row() -> None:
     assert np.isfinite(means).all()
 
 
+def test_draws_have_as_many_judged_queries_as_the_sample() -> None:
+    """So that each draw has a mean, as wide as that of the judged queries alone."""
+    few = np.where(np.arange(QUERIES) < 11, HARD, np.nan)
+    found = resampling.aligned([per_query("a", few)], "RR@10")
+    assert found is not None and found[0].shape == (QUERIES, 1)
+    drawn = resampling.resample(*found, seed=1)
+    alone = resampling.resample(found[0][:11], found[1][:11], seed=1)
+    np.testing.assert_allclose(drawn.accuracy, alone.accuracy)
+    np.testing.assert_allclose(drawn.latency_s, 0.01)
+    few[10] = np.nan
+    assert resampling.aligned([per_query("a", few)], "RR@10") is None
+
+
 @pytest.mark.parametrize("found", [[], [None], [per_query("a", HARD), None], [per_query("a", HARD[:5], IDS[:5])]])
 def test_resampling_is_skipped_without_values_by_query(found: list[PerQuery | None]) -> None:
     assert resampling.aligned(found, "RR@10") is None

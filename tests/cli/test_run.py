@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import gc
+import io
 import json
 import os
 import re
@@ -39,6 +41,40 @@ def test_run_prints_the_table_and_the_paths(harness: Call, bench: Bench) -> None
     assert done.stdout.startswith((folder / "report.md").read_text().rstrip())
     again = harness("run", "test-suite.toml", "--launcher", "fake")
     assert again.stdout == done.stdout and "0 jobs run, 1 done before" in again.stderr
+
+
+@pytest.mark.slow
+def test_latency_is_over_all_timed_queries_and_quality_over_the_judged_ones(harness: Call, bench: Bench) -> None:
+    """Of 240 queries 40 are judged; 20 others warm up.  The fake finds d0 first, and no other judged document."""
+    topics = "".join(f'{{"_id": "q{n:03}", "text": "where is number {n}"}}\n' for n in range(240))
+    (bench.folder / "tiny" / "queries.jsonl").write_text(topics, encoding="utf-8")
+    judgements = "".join(f"q{n:03} 0 d{0 if n < 30 else 9} 1\n" for n in range(40))
+    (bench.folder / "tiny" / "qrels.trec").write_text(judgements, encoding="utf-8")
+    bench.plant("other")
+    keys = {"systems": ["planted", "other"], "measures": ["nDCG@3", "R@1"]}
+    bench.suite(protocol(3, unjudged=True, warmup_queries=20), **keys)
+    planned = harness("plan", "test-suite.toml", "--launcher", "fake")
+    assert "  tiny: 220 queries timed, 40 judged" in planned.stderr
+    done = harness("run", "test-suite.toml", "--launcher", "fake")
+    assert done.exit_code == 0, done.output
+    assert "220 queries timed x 3 trials, 40 judged, " in done.stdout
+    rows = list(csv.DictReader(io.StringIO(harness("report", "--format", "csv").stdout)))
+    assert {(row["queries"], row["queries_judged"], row["nDCG@3"], row["R@1"]) for row in rows} == {
+        ("220", "40", "0.75", "0.75")
+    }
+    assert all(row["p95_ms"] and row["p95_at_most_ms"] for row in rows), "it takes 130 queries"
+    records = json.loads(harness("report", "--format", "json").stdout)["rows"]
+    assert {(record["queries"], record["judged"]["queries"]) for record in records} == {(220, 40)}
+    wide = harness("report", "--wide").stdout
+    assert "Timed: 220 queries in 3 trials (3 processes), 3 hits asked for; measures over 40 judged queries." in wide
+    assert "180 (q040, q041, q042, ...) of 220 queries have no judgements, left out of the measures" in wide
+    compared = json.loads(harness("compare", "planted", "other", "--format", "json").stdout)
+    tested = compared["comparisons"][0]["differences"]
+    assert {line["metric"]: line["queries"] for line in tested} == {"latency": 220, "nDCG@3": 40, "R@1": 40}
+    pool = harness("pool", "--depth", "3", "--no-texts", "--format", "jsonl")
+    assert {json.loads(line)["query_id"] for line in pool.stdout.splitlines()} == {f"q{n:03}" for n in range(40)}
+    assert "tiny: 180 queries without judgements left out" in pool.stderr
+    assert harness("verify", "results").exit_code == 0
 
 
 PAPER = [str(data_root() / "suites" / f"santhanam2023-{name}.toml") for name in ("msmarco", "xortydi")]

@@ -215,6 +215,52 @@ def test_only_judged_queries_are_drawn(tiny: Path) -> None:
     assert [query.query_id for query in datasets.draw_sample(load(tiny), 1000, 1, 0).sample] == ["q3", "q5"]
 
 
+def test_unjudged_queries_fill_the_sample_only_if_asked(tiny: Path) -> None:
+    ask(tiny, {f"q{number:02}": f"text of {number}" for number in range(60)}, judged=10)
+    dataset = load(tiny)
+    plain = datasets.draw_sample(dataset, 1000, 20, 0)
+    assert (len(plain.sample), len(plain.warmup)) == (10, 20)
+    filled = datasets.draw_sample(dataset, 30, 5, 0, unjudged=True)
+    assert filled == datasets.draw_sample(dataset, 30, 5, 0, unjudged=True)
+    assert set(plain.sample) < set(filled.sample) and filled.timed == filled.sample, "no judged query warms up"
+    assert (len(filled.sample), len(filled.warmup)) == (30, 5)
+    # Written down once: another choice would measure stored jobs again.
+    drawn = [int(query.query_id[1:]) for query in filled.sample][10:]
+    assert drawn == [12, 14, 17, 18, 19, 21, 23, 26, 29, 31, 35, 41, 44, 45, 46, 48, 51, 54, 55, 58]
+    assert filled.warmup == datasets.draw_sample(dataset, 1000, 5, 0).warmup
+    assert filled.sample != datasets.draw_sample(dataset, 30, 5, 1, unjudged=True).sample
+
+
+def test_sample_that_judged_queries_fill_stays_the_same(tiny: Path) -> None:
+    ask(tiny, {f"q{number:02}": f"text of {number}" for number in range(60)}, judged=30)
+    dataset = load(tiny)
+    for size in (10, 30):
+        asked = datasets.draw_sample(dataset, size, 20, 0, unjudged=True)
+        assert asked == datasets.draw_sample(dataset, size, 20, 0)
+    ask(tiny, {f"q{number:02}": f"text of {number}" for number in range(60)})
+    dataset = load(tiny)
+    assert datasets.draw_sample(dataset, 1000, 20, 0, unjudged=True) == datasets.draw_sample(dataset, 1000, 20, 0)
+
+
+@pytest.mark.parametrize(("judged", "warm", "timed"), [(10, 12, 48), (55, 11, 49)])
+def test_fifth_of_all_queries_warms_up_where_unjudged_ones_are_timed(
+    tiny: Path, judged: int, warm: int, timed: int
+) -> None:
+    ask(tiny, {f"q{number:02}": f"text of {number}" for number in range(60)}, judged=judged)
+    drawn = datasets.draw_sample(load(tiny), 1000, 100, 0, unjudged=True)
+    assert (len(drawn.warmup), len(drawn.timed)) == (warm, timed)
+    assert len(drawn.held_out) == max(0, judged - timed)
+
+
+def test_text_that_warms_up_is_not_timed(tiny: Path) -> None:
+    log = {f"l{number:02}": f"text of {number % 4}" for number in range(40)}
+    ask(tiny, {f"q{number}": f"judged text {number}" for number in range(5)} | log, judged=5)
+    drawn = datasets.draw_sample(load(tiny), 1000, 1, 0, unjudged=True)
+    (warm,) = drawn.warmup
+    assert len(drawn.sample) == 5 + 30, "three of the log's four texts, each as often as the log has it"
+    assert warm.text not in {query.text for query in drawn.sample}
+
+
 def test_a_dataset_without_judgements_is_refused(tiny: Path) -> None:
     (tiny / "qrels.trec").write_text("")
     with pytest.raises(HarnessError, match="dataset tiny: no query has a judgement"):

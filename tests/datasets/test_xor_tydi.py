@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from harness import datasets
 from harness.datasets import answers
 from harness.datasets.answers import Answers
 from harness.driver.records import Outcome, Query
-from harness.errors import FileError, UsageError
+from harness.errors import FileError, HarnessError, UsageError
 from harness.launch.fake import FakeLauncher
 from harness.results.reader import read_jobs
 from harness.results.schema import JUDGED_HITS
@@ -86,6 +87,15 @@ def test_questions_answered_yes_or_no_are_left_out(example: Example) -> None:
     drawn = datasets.draw_sample(dataset, 10, 1, 0)
     assert [query.query_id for query in drawn.sample] == ["q1"]
     assert answers.searchable_answers(["yes", "no", "Yes", "no way"]) == ("Yes", "no way")
+
+
+def test_questions_without_answers_are_not_timed(example: Example) -> None:
+    """Their hits would be judged, and each would count 0."""
+    dataset = load(example("XOR-TyDi"))
+    dataset = replace(dataset, queries=(*dataset.queries, Query("q3", "why"), Query("q4", "who")))
+    assert datasets.draw_sample(dataset, 1, 1, 0, unjudged=True) == datasets.draw_sample(dataset, 1, 1, 0)
+    with pytest.raises(HarnessError, match=r"queries without answers would count 0 .*; leave out protocol.unjudged"):
+        datasets.draw_sample(dataset, 2, 1, 0, unjudged=True)
 
 
 def test_licence_is_known(example: Example) -> None:

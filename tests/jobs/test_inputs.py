@@ -100,6 +100,15 @@ def test_warm_up_queries_are_reported_once_and_reduce_the_timed_sample(bench: Be
     assert (job.spec.sample_size, job.spec.timed_queries, job.spec.warmup_queries) == (20, 16, 4)
 
 
+def test_timed_and_judged_queries_are_counted_where_they_differ(gather: Gather, logged: list[str]) -> None:
+    keys = "[protocol]\nwarmup_queries = 1\nunjudged = true\nsample_size = {}\n"
+    gather(keys.format(4))
+    assert [line for line in logged if "judged" in line] == []
+    sample = gather(keys.format(1000)).samples["tiny"]
+    assert (len(sample.timed), len(sample.warmup)) == (5, 1)
+    assert [line for line in logged if "judged" in line] == ["  tiny: 5 queries timed, 4 judged"]
+
+
 @pytest.mark.parametrize("name", ["nDCG@ten", "rr@10", "P", "P@0", "AP(rel=0)"])
 def test_unknown_measure_is_a_usage_error_before_any_preparation(bench: Bench, gather: Gather, name: str) -> None:
     with pytest.raises(UsageError) as caught:
@@ -147,7 +156,7 @@ latency_percentile = {percentile}
 @pytest.mark.parametrize(
     ("size", "percentile", "floor", "larger"),
     [
-        (1000, 50, 11, "judge more of its queries"),
+        (1000, 50, 11, "judge more of its queries, set protocol.unjudged"),
         (10, 50, 11, "raise protocol.sample_size (now 10)"),
         (129, 95, 130, "raise protocol.sample_size (now 129)"),
         (661, 99, 662, "raise protocol.sample_size (now 661)"),

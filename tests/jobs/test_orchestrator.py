@@ -24,7 +24,7 @@ from harness.results import suite_record
 from harness.results.isolation import CONTAINER, FAKE
 from harness.results.reader import StoredJob, read_jobs
 from harness.results.schema import Cell, SweepPoint
-from tests.conftest import Bench, write_dataset
+from tests.conftest import Bench, protocol, write_dataset
 from tests.support.stored_jobs import build_table
 
 
@@ -39,6 +39,18 @@ def test_every_cell_is_stored_and_a_second_run_runs_nothing(bench: Bench) -> Non
     again = FakeLauncher()
     second = bench.run(again, path)
     assert (second.done_before, second.jobs, again.launched) == (2, (), [])
+
+
+def test_unjudged_queries_measure_nothing_again_where_judged_ones_fill_the_sample(bench: Bench) -> None:
+    def run(size: int, *, unjudged: bool = False) -> tuple[int, int]:
+        keys = {"warmup_queries": 1, "sample_size": size} | ({"unjudged": True} if unjudged else {})
+        done = bench.run(FakeLauncher(), bench.suite(protocol(2, name="santhanam2023", **keys)))
+        return done.done_before, len(done.jobs)
+
+    assert run(4) == (0, 1)
+    assert run(4, unjudged=True) == (1, 0)
+    assert run(1000) == (1, 0), "four of its queries are judged"
+    assert run(1000, unjudged=True) == (0, 1), "the dataset has two more"
 
 
 def test_measures_and_pairs_of_the_suite_are_stored_without_measuring_again(bench: Bench) -> None:

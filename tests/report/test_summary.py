@@ -74,6 +74,13 @@ def section(*rows: Row, values: dict[str, PerQuery] | None = None, width: int | 
     return summary_section(table(*rows), compare_by(values), one_line, SummaryView(**view), width)
 
 
+def test_heading_counts_timed_and_judged_queries_where_they_differ() -> None:
+    some = {"queries_judged": 30, "queries_unjudged": ("q1",)}
+    assert ", 300 queries timed x 3 trials, 30 judged, " in section(row("bm25", **some), slow(**some)).lead[0]
+    assert ", 300 queries x 3 trials, prices" in section(row("bm25", **some), slow(queries_judged=300)).lead[0]
+    assert ", 300 queries x 3 trials, prices" in section(row("bm25", queries_judged=300)).lead[0]
+
+
 def test_columns_that_are_the_same_are_part_of_the_heading() -> None:
     made = section(row("bm25"), slow(index_bytes=1 * MIB))
     assert made.lead == (

@@ -53,8 +53,8 @@ def check_sample_size(criteria: Criteria, queries: int) -> None:
         floor = MIN_QUERIES.get(figure, 1)
         if queries < floor:
             raise UsageError(
-                f"a sample of {queries} queries shows no {figure}, which takes {floor}; raise --queries, choose"
-                f" a dataset with more judged queries, or ask --max-latency {words(MEAN)}=..."
+                f"{queries} timed queries show no {figure}, which takes {floor}; raise --queries, add queries to the"
+                f" dataset (--unjudged times those without judgements), or ask --max-latency {words(MEAN)}=..."
             )
 
 

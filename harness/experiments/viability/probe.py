@@ -50,7 +50,13 @@ class Subject:
 
 
 def subject(
-    system: System, location: datasets.DatasetLocation, cache: Path, queries: int, language: str | None = None
+    system: System,
+    location: datasets.DatasetLocation,
+    cache: Path,
+    queries: int,
+    language: str | None = None,
+    *,
+    unjudged: bool = False,
 ) -> Subject:
     """Load a dataset and draw its sample.
 
@@ -59,7 +65,8 @@ def subject(
     """
     dataset = datasets.load(location, cache)
     warmup = min(WARMUP, max(dataset.corpus.size // 2, 1))
-    return Subject(system, dataset, datasets.draw_sample(dataset, queries, warmup, Subject.seed), language)
+    drawn = datasets.draw_sample(dataset, queries, warmup, Subject.seed, unjudged=unjudged)
+    return Subject(system, dataset, drawn, language)
 
 
 def envelope(cpus: int, memory_bytes: int, gpus: int = 0) -> Envelope:

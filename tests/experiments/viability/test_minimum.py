@@ -181,7 +181,9 @@ def test_suite_of_planted_systems_on_the_engine(
     bench: Bench, engine: docker.DockerClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two needs, one failure, in containers: memory alone decides, so that no busy machine plays a part."""
-    monkeypatch.setattr(viability, "subject", lambda *given: replace(subject(*given), trials=1, warmup_cap=2))
+    monkeypatch.setattr(
+        viability, "subject", lambda *given, **asked: replace(subject(*given, **asked), trials=1, warmup_cap=2)
+    )
     bench.plant("small", hold_mib=10)
     bench.plant("large", hold_mib=120)
     bench.plant("broken", misdeed="raise_in_load")
