@@ -68,6 +68,16 @@ def test_task_inside_a_task_is_a_bar_below_it_that_fits(width: int) -> None:
     assert max(map(len, shown)) <= width
 
 
+def test_task_says_how_long_it_still_needs_at_its_speed() -> None:
+    now, file = [0.0], StringIO()
+    screen = Console(file=file, width=120, force_terminal=True, force_interactive=True, get_time=lambda: now[0])
+    with show_progress(screen), task("minilm: index") as step:
+        for done in (0, 10, 20):
+            step(done, 100, "build")
+            now[0] += 10
+    assert "20/100" in file.getvalue() and "building, 1 min 20 s left" in file.getvalue()
+
+
 def test_count_never_passes_its_total() -> None:
     screen, file = console(terminal=True)
     with show_progress(screen), task("bm25") as step:
