@@ -288,7 +288,7 @@ def _quote(suites: Sequence[Path], request: _RunRequest) -> None:
 @cache_option
 @models_option
 def demo(context: click.Context, /, **options: Any) -> None:
-    """Measure BM25 and a dense retriever on SciFact, and print the answer: the main job in a few minutes.
+    """Measure four systems on SciFact, and print the answer: the main job in a few minutes.
 
     Runs the shipped suite `quickstart`; images and the corpus are prepared once.  Needs Linux, a Docker engine
     (`harness doctor` checks it), two CPUs, 4 GiB of memory and 5 GB of disk.  Takes four to ten minutes the first time,

@@ -28,9 +28,9 @@ def test_demo_runs_the_shipped_suite_in_any_folder(tmp_path: Path, monkeypatch: 
     assert (tmp_path / "results" / "quickstart" / "report.html").is_file()
 
 
-def test_demo_has_three_rows_and_leaves_the_harness_a_cpu() -> None:
+def test_demo_has_five_rows_and_leaves_the_harness_a_cpu() -> None:
     cells = [cell for cell in suite.load(ROOT / "suites" / "quickstart.toml").cells() if cell.system != NULL_SYSTEM]
-    assert len(cells) == 3
+    assert len(cells) == 5
     assert {instances.hardware_profile(cell.profile).cpus for cell in cells} == {1}
 
 
@@ -59,7 +59,11 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.docker
 @pytest.mark.usefixtures("engine")
 @pytest.mark.parametrize(
-    ("only", "systems"), [("bm25", {"bm25"}), pytest.param("*", {"bm25", "minilm"}, marks=pytest.mark.soak)]
+    ("only", "systems"),
+    [
+        ("tantivy", {"tantivy"}),
+        pytest.param("*", {"tantivy", "bm25", "minilm", "hybrid-minilm"}, marks=pytest.mark.soak),
+    ],
 )
 def test_demo_of_the_wheel_measures_outside_a_clone(
     installed: Path, tmp_path: Path, only: str, systems: set[str]
