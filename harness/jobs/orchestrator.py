@@ -110,13 +110,12 @@ def run_suite(inputs: Inputs, options: RunOptions, launcher: Launcher) -> RunSum
         run.inputs, _ = pin_inputs(run.inputs, store, launcher, ())
         jobs = plan_here(run.inputs, options, launcher)
         todo = [job for job in jobs if not job.done]
-        progress, finished = _RunProgress(todo), list[tuple[Result, Outcome]]()
-        if early := set(map(_slot, _early(run, todo))):
-            ready = _ready(run, [job for job in todo if _slot(job) in early])
-            finished += _measure(run, [job for job in ready if _slot(job) in early], progress)
+        progress = _RunProgress(todo)
+        finished = _first_trials(run, todo, progress)
+        early = {(result.spec.cell, result.spec.job) for result, _ in finished}
         jobs = _ready(run, todo)
         _build_assigned(run)
-        left = [job for job in jobs if _slot(job) not in early]
+        left = [job for job in jobs if (job.cell, job.spec.job) not in early]
         finished += _measure(run, order(left, run.inputs.suite.protocol.seed), progress)
         done_before = [job.latest.key for job in left if job.done and job.latest]
         keys = {*done_before, *(result.key for result, expected in finished if result.outcome is expected)}
@@ -134,24 +133,27 @@ def run_suite(inputs: Inputs, options: RunOptions, launcher: Launcher) -> RunSum
         return RunSummary(len(done_before), tuple(finished), frozenset(keys))
 
 
-def _slot(job: Planned) -> tuple[Cell, int]:
-    """Return what a job measures: two plans of one run agree on it, whatever was pinned between them."""
-    return job.cell, job.spec.job
+def _first_trials(run: _RunState, todo: Sequence[Planned], progress: _RunProgress) -> list[tuple[Result, Outcome]]:
+    """Run the first job of a system's cells as soon as its index exists, while a later system lacks image or index.
 
-
-def _early(run: _RunState, todo: Sequence[Planned]) -> list[Planned]:
-    """Return the first job of each cell of the suite's first system, if another's image or index must still be made.
-
-    A person then sees a row while the others are made.  The trials that remain are mixed with the others' as always
-    (measuring rule 9), as if the run had been stopped here and continued.
+    A person then sees a row before all are made, and nothing is made while a job runs.  The trials that remain are
+    mixed with the others' as always (measuring rule 9), as if the run had been stopped here and continued.
     """
-    able = [job for job in todo if not job.cannot and job.cell.system != NULL_SYSTEM]
-    first = next((name for name in run.inputs.suite.systems if any(job.cell.system == name for job in able)), None)
-    others = [job for job in able if job.cell.system != first]
-    made = all(job.built and indexes.find(run.options.cache, job.spec.index_key) for job in others)
-    if made or run.options.assigned is not None:
-        return []
-    return [job for job in able if job.cell.system == first and job.spec.job == 0]
+    able = [job for job in todo if not job.cannot and job.cell.system != NULL_SYSTEM and job.spec.jobs > 1]
+    lacking = {
+        job.cell.system for job in able if not job.built or indexes.find(run.options.cache, job.spec.index_key) is None
+    }
+    finished: list[tuple[Result, Outcome]] = []
+    systems = list(dict.fromkeys(job.cell.system for job in able))
+    for number, system in enumerate(systems):
+        if run.options.assigned is not None or lacking.isdisjoint(systems[number + 1 :]):
+            break
+        mine = [job for job in todo if job.cell.system == system]
+        # The images of all others are made side by side, so the first system alone does not wait for them.
+        jobs = _ready(run, todo if number else mine)
+        first = [job for job in jobs if job.cell.system == system and job.spec.job == 0 and not job.done]
+        finished += _measure(run, first, progress)
+    return finished
 
 
 def _ready(run: _RunState, todo: Sequence[Planned]) -> list[Planned]:

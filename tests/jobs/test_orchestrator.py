@@ -346,19 +346,19 @@ def test_containers_of_a_dead_run_are_removed_before_their_folders(bench: Bench)
     assert not staged.exists()
 
 
-def test_first_system_has_a_trial_before_the_others_are_made(bench: Bench) -> None:
-    bench.plant("other", form="b")
-    path = bench.suite(INTERLEAVED.format(1), systems=["planted", "other"], profiles=["cpu1-mem1", "cpu2-mem4"])
+def test_system_has_a_trial_as_soon_as_its_index_is_there(bench: Bench) -> None:
+    for name in ("second", "third"):
+        bench.plant(name, build_misdeed=name)
+    names = ["planted", "second", "third"]
+    path = bench.suite(INTERLEAVED.format(1), systems=names, profiles=["cpu1-mem1", "cpu2-mem4"])
     launcher = FakeLauncher()
     done = bench.run(launcher, path)
     ran = [(job.spec.kind, job.spec.system, job.spec.first_trial) for job in launcher.launched]
-    early = [("build", "planted", 0), *[("search", "planted", 0)] * 2, ("build", "other", 0)]
-    assert ran[:4] == early
-    assert sorted(ran[4:]) == sorted(
-        [("search", "other", 0)] * 2
-        + [("search", name, trial) for name in ("planted", "other") for trial in (1, 2)] * 2
-    )
-    assert (done.done_before, len(done.jobs), len(done.keys), done.unforeseen) == (0, 12, 12, [])
+    early = [[("build", name, 0), ("search", name, 0), ("search", name, 0)] for name in names]
+    assert ran[:7] == [*early[0], *early[1], early[2][0]]
+    rest = [("search", "third", 0), *[("search", name, trial) for name in names for trial in (1, 2)]]
+    assert sorted(ran[7:]) == sorted(rest * 2)
+    assert (done.done_before, len(done.jobs), len(done.keys), done.unforeseen) == (0, 18, 18, [])
 
 
 def test_early_trial_that_fails_is_measured_once(bench: Bench) -> None:
