@@ -32,7 +32,7 @@ def make(makers: Mapping[str, Maker[Made]]) -> Iterator[tuple[str, Made | ImageE
     """
     stopped = threading.Event()
 
-    def shown(name: str, maker: Maker[Made]) -> Made | ImageError:
+    def attempt(name: str, maker: Maker[Made]) -> Made | ImageError:
         began = time.monotonic()
         try:
             with task(f"{name}: image") as progress:
@@ -47,7 +47,7 @@ def make(makers: Mapping[str, Maker[Made]]) -> Iterator[tuple[str, Made | ImageE
     with task("images", line=False) as step, ThreadPoolExecutor(min(_MOST, host.cpus())) as pool:
         try:
             running: dict[Future[Made | ImageError], str] = {
-                pool.submit(shown, name, maker): name for name, maker in makers.items()
+                pool.submit(attempt, name, maker): name for name, maker in makers.items()
             }
             for number, ended in enumerate(as_completed(running), 1):
                 yield running[ended], ended.result()
