@@ -85,7 +85,7 @@ def test_commands_of_the_bare_installation_need_no_extra(tmp_path: Path) -> None
         "generate --help",
         "positions --help",
         "plan quickstart --launcher fake",
-        "demo --launcher fake --only bm25/*",
+        "demo --launcher fake --only */cpu1-mem1",
         "run suites/quickstart.toml --launcher ec2 --dry-run",
     )
     assert {name: text for name, (code, text) in done.items() if code != 0 or not text} == {}
