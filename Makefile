@@ -91,8 +91,8 @@ format: .venv/ready
 
 # Pin the newest versions that pyproject.toml allows, and of those the ones that running takes (needs uv).
 lock: .venv/ready
-	uv pip compile pyproject.toml --group dev --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-annotate --upgrade -o requirements.lock
-	uv pip compile pyproject.toml -c requirements.lock --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-annotate -o harness/remote/requirements.lock
+	uv pip compile pyproject.toml --group dev --all-extras --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-annotate --upgrade -o requirements.lock
+	uv pip compile pyproject.toml --extra aws -c requirements.lock --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-annotate -o harness/remote/requirements.lock
 
 # Says in one line what is about to be installed as root, then makes the environment and installs the engine side by side.
 ready:

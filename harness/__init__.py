@@ -14,6 +14,9 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'harness' has no attribute {name!r}")
     import importlib
 
+    from harness import extras
+
+    extras.require("pandas")
     return getattr(importlib.import_module("harness.api"), name)
 
 

@@ -99,6 +99,17 @@ def results_by_name(results: Path) -> Path:
     return shipped if re.fullmatch(NAME_PATTERN, name) and shipped.is_dir() else results
 
 
+def suite_by_name(suite: Path) -> Path:
+    """Return the file of the shipped suite for its name; a file of that name here comes first.
+
+    ``quickstart`` and ``suites/quickstart.toml`` name the same suite, wherever one is.
+    """
+    if suite.is_file() or suite not in (Path(suite.stem), Path("suites", f"{suite.stem}.toml")):
+        return suite
+    shipped = data_root() / "suites" / f"{suite.stem}.toml"
+    return shipped if re.fullmatch(NAME_PATTERN, suite.stem) and shipped.is_file() else suite
+
+
 def default_cache_folder() -> Path:
     """Return the cache folder by the XDG convention."""
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "ir-harness")
@@ -244,7 +255,7 @@ def read_shipped(path: Path) -> bytes:
     try:
         return read_whole(path, _MAX_CSV_BYTES, links=True)
     except FileNotFoundError:
-        raise FileError(f"{path}: this file does not exist; restore it in instance_profiles/") from None
+        raise FileError(f"{path}: this file does not exist; install harness again") from None
     except OSError as error:
         raise FileError(f"{path}: cannot be read: {reason_of(error)}; restore it") from error
 

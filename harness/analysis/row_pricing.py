@@ -348,7 +348,7 @@ def tokens(row: Row, snapshot: TokenSnapshot | None) -> tuple[TokenPrice | None,
     if row.token_model is None:
         return None, Estimate(None)
     if snapshot is None:
-        return None, Estimate(None, reason="no token prices of that date; add some to instance_profiles/tokens/")
+        return None, Estimate(None, reason="no token prices of that date; add some (docs/reference/prices.md)")
     price = snapshot.models.get(row.token_model)
     if price is None:
         hint = did_you_mean(row.token_model, snapshot.models)
@@ -393,7 +393,7 @@ def _storage(row: Row, tariff: Tariff) -> Estimate:
         return Estimate(
             None,
             reason=f"no price of storage of {at.provider} {at.region} is dated {at.as_of} or before; "
-            "add one to instance_profiles/storage.csv",
+            "add one (docs/reference/prices.md)",
         )
     return Estimate(cost.storage_usd_per_month(row.index.size_bytes, tariff.storage.usd_per_gib_month))
 

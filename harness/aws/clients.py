@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from harness import filesystem
+from harness import extras, filesystem
 from harness.aws import S3, is_s3
 from harness.aws.errors import aws_errors
 from harness.errors import RemoteError, UsageError
@@ -38,9 +38,13 @@ class Connections:
 
     Credentials, profile, region and endpoints (``AWS_ENDPOINT_URL``) are found as the AWS command line finds them;
     none of them is ever stored or printed.
+
+    Raises:
+        UsageError: boto3 is not installed.
     """
 
     def __init__(self, region: str | None = None) -> None:
+        extras.require("boto3")
         self._region = region
         self._clients: dict[tuple[str, str | None, int], Any] = {}
         self._lock = threading.Lock()

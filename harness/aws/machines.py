@@ -107,8 +107,7 @@ def check_known(name: str, known: Mapping[str, Instance]) -> None:
     """Refuse an instance type that AWS does not have."""
     if name not in known:
         raise UsageError(
-            f"unknown instance type {name!r}; `harness instances` and instance_profiles/instances/aws.csv list the"
-            f" known types{did_you_mean(name, known)}"
+            f"unknown instance type {name!r}; `harness instances` lists the known types{did_you_mean(name, known)}"
         )
 
 

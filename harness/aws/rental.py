@@ -84,7 +84,7 @@ class RentalBackend(Backend):
         request, snapshot = self.request, prices.snapshot(region=f"aws/{self.region}", term="on-demand")
         disk = prices.storage_price("aws", self.region, snapshot.as_of)
         if disk is None:
-            raise UsageError(f"{self.region} has no price of storage; add one to instance_profiles/storage.csv")
+            raise UsageError(f"{self.region} has no price of storage; add one (docs/reference/prices.md)")
         chosen = machines.of_suite(request.suite, snapshot, request)
         spot = "; spot capacity costs at most that" if request.spot else ""
         return Market(

@@ -17,7 +17,7 @@ from harness.aws.ec2 import account, instances
 from harness.aws.ec2.instances import OwnedResources
 from harness.aws.objects import Objects
 from harness.cli.lines import say
-from harness.cli.options import PATH, agree, parsed_by, record_options
+from harness.cli.options import SUITE_FILE, agree, parsed_by, record_options
 from harness.cli.output import columns
 from harness.commands import command, quoted
 from harness.errors import RemoteError, UsageError, counted
@@ -38,7 +38,7 @@ def ec2() -> None:
 
 
 _work_argument = click.argument("work", metavar="s3://BUCKET[/PREFIX]")
-_suites_argument = click.argument("suites", nargs=-1, metavar="[SUITE]...", type=PATH)
+_suites_argument = click.argument("suites", nargs=-1, metavar="[SUITE]...", type=SUITE_FILE)
 _instance_option = click.option("--instance", "instances", multiple=True, metavar="TYPE", help="Allow this type too.")
 _image_option = click.option("--agent-image", metavar="IMAGE", help="Image of Batch's agents, where it is in ECR.")
 
@@ -205,7 +205,7 @@ def _open_runs(connections: Connections, work: str) -> list[RemoteRun]:
         return []
 
 
-_suite_argument = click.argument("suite", type=PATH)
+_suite_argument = click.argument("suite", type=SUITE_FILE)
 
 
 @click.group()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from harness import extras
 from harness.analysis import results_folder
 from harness.cli.lines import say
 from harness.cli.locations import as_given, mirrored, named_as_given, source
@@ -55,6 +56,8 @@ def export(stored: StoredResults, form: str, output: Path, samples: bool, actor:
         raise UsageError("--samples goes with --format sqlite; harness.load_samples gives them as a frame")
     if any(actor.values()) and form != "ir_metadata":
         raise UsageError("--actor-name and --actor-team go with --format ir_metadata")
+    if form in ("parquet", "sqlite"):
+        extras.require("pandas")
     if form == "csv":
         export_csv(stored.priced(stored.read()).table, output)
     elif form == "parquet":

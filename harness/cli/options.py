@@ -37,6 +37,17 @@ Command = Callable[..., None]
 Decorator = Callable[[Command], Command]
 PATH = click.Path(path_type=Path)
 
+
+class _SuiteFile(click.Path):
+    """A suite's file, or the name of a suite that ships with harness."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """Return the path of the file."""
+        return config.suite_by_name(Path(os.fsdecode(super().convert(value, param, ctx))))
+
+
+SUITE_FILE = _SuiteFile(path_type=Path)
+
 # Disk errors, which a user can mend; other errors are defects.
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _DISK = (*_FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)

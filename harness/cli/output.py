@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 from rich.text import Text
 
-from harness import filesystem
+from harness import extras, filesystem
 from harness.cli.lines import say
 from harness.cli.options import Decorator, output_path, record_options
 from harness.errors import HarnessError, UsageError
@@ -37,10 +37,11 @@ class Destination:
         """The folder of pictures.
 
         Raises:
-            UsageError: it is not named.
+            UsageError: it is not named, or matplotlib is not installed.
         """
         if self.output is None:
             raise UsageError(f"--format {self.form} writes several files; name a folder for them with -o")
+        extras.require("matplotlib")
         return self.output
 
     @property

@@ -12,7 +12,7 @@ from harness.analysis.position_sources import PositionSources
 from harness.analysis.positions import BIN, DatasetPositions, ReadLimit, read_limit, reader_of
 from harness.cli.lines import say
 from harness.cli.locations import readable
-from harness.cli.options import PATH, cache_option, record_options, results_path
+from harness.cli.options import PATH, SUITE_FILE, cache_option, record_options, results_path
 from harness.cli.output import FORMATS, PICTURES, Destination, destination_options
 from harness.cli.stored_results import StoredResults, measures_option, show_pictures
 from harness.errors import UsageError
@@ -58,7 +58,9 @@ sources_options = record_options(
     metavar="TOKENS",
     help="With DATASET: the share that a system does not see if it reads this many tokens; repeatable.",
 )
-@click.option("--suite", type=PATH, metavar="FILE", help="With DATASET: the share that its systems would not see.")
+@click.option(
+    "--suite", type=SUITE_FILE, metavar="FILE", help="With DATASET: the share that its systems would not see."
+)
 @measures_option("As ir_measures writes them; the first counts.", None)
 @destination_options(*FORMATS, *PICTURES, wide=True)
 @cache_option

@@ -31,6 +31,7 @@ from harness.cli.lines import say
 from harness.cli.locations import ResultsLocation, as_given, mirrored, named_as_given, of_suite, writable
 from harness.cli.options import (
     PATH,
+    SUITE_FILE,
     FiniteRange,
     agree,
     cache_option,
@@ -159,7 +160,7 @@ _run_request = record_options("request", _RunRequest)
 
 @click.command()
 @mirrored("contested")
-@click.argument("suites", type=PATH, nargs=-1, metavar="SUITE...")
+@click.argument("suites", type=SUITE_FILE, nargs=-1, metavar="SUITE...")
 @results_option
 @only_option
 @click.option("--fresh", is_flag=True, help="Measure finished jobs again too; earlier results stay.")
@@ -188,7 +189,7 @@ _run_request = record_options("request", _RunRequest)
 @launcher_choice
 @_run_request
 def run(suites: tuple[Path, ...], contested: Path | None, part: Path | None, request: _RunRequest) -> None:
-    """Run the jobs of each SUITE (a TOML file) that are not done yet, then print its table.
+    """Run the jobs of each SUITE (a TOML file, or a shipped suite's name) that are not done yet, then print its table.
 
     Each job is stored when it ends, so the same command resumes a stopped run.  Exit code 1 if a cell has an unexpected
     outcome, or if nothing could be measured.
@@ -332,13 +333,14 @@ def _run_in_cloud(
             " `harness ec2 up s3://BUCKET` makes"
         )
     rented = RentalRequest(suite=suite, options=options, work=parse_uri(request.work), **vars(cloud))
+    connections = Connections(cloud.region)
     with closing(DockerLauncher(options.cache, request.choice.models, platform=platforms.AMD64)) as docker:
         client = ClientContext(
             launcher=docker,
             shipper=lambda work: Shipper(work, docker.client, options.cache),
             agree=lambda question: agree(request.yes, question),
         )
-        return rental.run(rented, Connections(cloud.region), client, backend)
+        return rental.run(rented, connections, client, backend)
 
 
 def _run_in_folder(suite: Suite, options: RunOptions, request: _RunRequest) -> RunReport | None:
@@ -396,7 +398,7 @@ def _finish(location: ResultsLocation, suite: Suite, summary: RunSummary) -> Tab
 
 
 @click.command()
-@click.argument("suites", type=PATH, nargs=-1, required=True, metavar="SUITE...")
+@click.argument("suites", type=SUITE_FILE, nargs=-1, required=True, metavar="SUITE...")
 @results_option
 @only_option
 @click.option("--fresh", is_flag=True, help="Plan as if no job were done.")

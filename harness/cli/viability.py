@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from harness import config, datasets
+from harness import config, datasets, extras
 from harness.cli.launchers import LauncherChoice, launcher_option
 from harness.cli.lines import say
 from harness.cli.locations import as_given, of_suite, writable
@@ -146,7 +146,7 @@ def viable(
     counts = acceptance.parse_whole_numbers(cpus, "--cpus") if cpus is not None else None
     step_bytes = acceptance.parse_size(step, "--step")
     snapshot = selection.snapshot()  # before anything costs time
-    suite = load(Path(bench.system)) if bench.system.endswith(".toml") else None
+    suite = load(config.suite_by_name(Path(bench.system))) if bench.system.endswith(".toml") else None
     if suite is not None:
         if decided := [name for name in ("dataset", "gpus") if name in given_parameters()]:
             raise UsageError(
@@ -202,6 +202,7 @@ def validate(bench: Bench, instance: str, gpus: int, criteria: Criteria, destina
 @_destination_options
 def curve(bench: Bench, cpus: int, gpus: int, limits: str | None, plots: Path | None, destination: Destination) -> None:
     """Measure SYSTEM under a ladder of memory limits: a table and a plot, with the knee marked."""
+    extras.require("matplotlib")
     rungs = acceptance.parse_sizes(limits, "--limits") if limits is not None else ()
     with bench.asking(Criteria()) as ask:
         question = ask(bench.question(gpus))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pydantic import Field
 
+from harness import extras
 from harness.config import ConfigModel, absolute_folder, data_root, read_toml, validate
 from harness.datasets import formats as _formats
 from harness.datasets import ir_datasets, msmarco, xor_tydi
@@ -76,10 +77,13 @@ def find(name: str, beside: Path) -> DatasetLocation:
         return shipped[name]
     if folder_of(path).is_dir():
         return path
+    names = [*shipped, "a folder such as ./my-data"]
+    if text := extras.missing("ir_datasets"):
+        raise UnknownName("dataset", name, names, text)
     nearest = ir_datasets.nearest(name)
     if isinstance(nearest, IrDataset):
         return nearest
-    names = [*shipped, "a folder such as ./my-data", "an id of ir_datasets such as beir/scifact/test"]
+    names.append("an id of ir_datasets such as beir/scifact/test")
     raise UnknownName("dataset", name, [*names, nearest] if nearest else names)
 
 

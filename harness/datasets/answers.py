@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from harness import extras
 from harness.errors import UsageError
 from harness.evaluation.answer_recall import MAX_TOKENS, AnswerDepth, render_depths
 
@@ -142,7 +143,8 @@ def tokenise(text: str) -> str:
 
 @functools.cache
 def check_tokenizer() -> None:
-    """Raise UsageError if NLTK's sentence model is missing: fail before anything expensive."""
+    """Raise UsageError if NLTK or its sentence model is missing: fail before anything expensive."""
+    extras.require("nltk")
     from nltk.tokenize import word_tokenize
 
     try:

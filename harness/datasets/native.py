@@ -13,6 +13,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from harness import extras
 from harness.datasets import answers, source
 from harness.datasets.answers import Answers
 from harness.datasets.corpus import CORPUS
@@ -110,6 +111,7 @@ def _read_answers(path: Path) -> Answers:
 
 def _use_model(folder: Path) -> None:
     """Make NLTK look for its model in this folder first."""
+    extras.require("nltk")
     import nltk.data
 
     if folder.is_dir() and str(folder) not in nltk.data.path:
@@ -118,9 +120,9 @@ def _use_model(folder: Path) -> None:
 
 def _model_files() -> Iterator[tuple[str, bytes]]:
     """Yield the files of NLTK's sentence model."""
+    answers.check_tokenizer()
     import nltk.data
 
-    answers.check_tokenizer()
     model = nltk.data.find(_MODEL)
     for name in _MODEL_FILES:
         with model.join(name).open() as file:

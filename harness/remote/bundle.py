@@ -26,13 +26,9 @@ _LEFT_OUT = ("__pycache__", "shipped")
 _MOST_BYTES = 512 << 20
 # Packages without wheels for arm64, which a worker does not need: it scores no run.
 _X86_ONLY = ("pytrec-eval-terrier",)
-# Packages that the user's machine alone needs: for figures, data frames, collections and checkpoints.
+# Packages that the user's machine alone needs, which fetches the model files.
 LOCAL_ONLY = {
-    *("matplotlib", "contourpy", "cycler", "fonttools", "kiwisolver", "pillow", "pyparsing"),
-    "pandas",
-    *("ir-datasets", "lxml", "lz4", "nltk", "defusedxml", "joblib", "regex", "tqdm"),
-    *("huggingface-hub", "anyio", "filelock", "fsspec", "h11", "hf-xet", "httpcore2", "httpx2"),
-    *("tokenizers", "truststore"),
+    *("huggingface-hub", "anyio", "filelock", "fsspec", "h11", "hf-xet", "httpcore2", "httpx2", "tqdm", "truststore"),
 }
 
 

@@ -14,8 +14,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
 from harness import filesystem
 from harness.analysis.table import Table
 from harness.errors import FileError, StoreError, UsageError
@@ -29,6 +27,7 @@ from harness.results.samples import SampleBudget, id_bytes
 from harness.untrusted import ForeignText, reading, reason_of
 
 if TYPE_CHECKING:
+    import pandas as pd
     import pyarrow as pa
 
 _DTYPES = {Kind.TEXT: "string", Kind.NUMBER: "Float64", Kind.COUNT: "Int64"}
@@ -62,6 +61,7 @@ def samples_frame(jobs: Sequence[StoredJob]) -> pd.DataFrame:
     Raises:
         UsageError: no job's samples can be read.
     """
+    import pandas as pd
     import pyarrow as pa
 
     budget, tables = SampleBudget(), []
@@ -114,6 +114,8 @@ def _samples(job: StoredJob, budget: SampleBudget) -> pa.Table:
 
 
 def _frame(values_by_column: Iterable[tuple[ColumnMeaning, Any]]) -> pd.DataFrame:
+    import pandas as pd
+
     columns = {column: _typed(values, column.kind) for column, values in values_by_column}
     frame = pd.DataFrame({column.name: values for column, values in columns.items()})
     frame.attrs["units"] = {column.name: column.unit for column in columns}
@@ -123,6 +125,8 @@ def _frame(values_by_column: Iterable[tuple[ColumnMeaning, Any]]) -> pd.DataFram
 
 def _typed(values: Any, kind: Kind) -> Any:
     """Return a column with the nullable type of its kind."""
+    import pandas as pd
+
     if kind in (Kind.TIME, Kind.DATE):
         # A row of published tables has no time: it is missing, as a text that is not a time.
         times = pd.Series(values, dtype="string")
@@ -184,6 +188,8 @@ def export_sqlite(table: Table, jobs: Sequence[StoredJob], out: Path, *, samples
 
 
 def _write(connection: sqlite3.Connection, name: str, frame: pd.DataFrame) -> None:
+    import pandas as pd
+
     plain = frame.copy()
     for column, dtype in frame.dtypes.items():
         # SQLite has no type for times: ISO texts sort and compare as they should.
@@ -201,6 +207,8 @@ def _write(connection: sqlite3.Connection, name: str, frame: pd.DataFrame) -> No
 
 
 def _described(frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    import pandas as pd
+
     lines = [
         (name, column, unit, frame.attrs["meanings"][column])
         for name, frame in frames.items()

@@ -89,10 +89,15 @@ def contributing() -> str:
 def dependencies() -> str:
     """Return the page that names each dependency with its purpose, from the comments in pyproject.toml."""
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    (block,) = re.findall(r"^dependencies = \[\n(.*?)^\]", text, re.MULTILINE | re.DOTALL)
-    rows = re.findall(r'^  "([A-Za-z0-9-]+)[^"]*",(?:\s*# (.*))?$', block, re.MULTILINE)
+    blocks = re.findall(r"^([a-z]+) = \[\n(.*?)^\]", text.partition("[dependency-groups]")[0], re.MULTILINE | re.DOTALL)
+    rows = [
+        (name, "" if kind == "dependencies" else f"`ir-harness[{kind}]`", use)
+        for kind, block in blocks
+        for name, use in re.findall(r'^  "([A-Za-z0-9-]+)[^"]*",(?:\s*# (.*))?$', block, re.MULTILINE)
+    ]
     return (
         "# Dependencies\n\nGenerated from `pyproject.toml` by `make docs`.\n\n"
-        "What runs inside images is Python's standard library and the engine's own packages. On the host:\n\n"
-        "| package | for |\n|---|---|\n" + "".join(f"| {name} | {use} |\n" for name, use in rows)
+        "What runs inside images is Python's standard library and the engine's own packages. On the host,"
+        " `pip install ir-harness` installs the packages without an [extra](../guides/install.md#extras):\n\n"
+        "| package | extra | for |\n|---|---|---|\n" + "".join(f"| {' | '.join(row)} |\n" for row in rows)
     )

@@ -11,11 +11,12 @@ import gzip
 import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tokenizers import Tokenizer
-from tokenizers.models import WordPiece
-from tokenizers.normalizers import BertNormalizer
-from tokenizers.pre_tokenizers import BertPreTokenizer
+from harness import extras
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 NAME = "bert-base-uncased"
 # As published: huggingface.co/google-bert/bert-base-uncased, vocab.txt at 86b5e0934494.
@@ -79,6 +80,12 @@ def vocabulary() -> tuple[str, ...]:
 
 @functools.cache
 def _tokenizer() -> Tokenizer:
+    extras.require("tokenizers")
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordPiece
+    from tokenizers.normalizers import BertNormalizer
+    from tokenizers.pre_tokenizers import BertPreTokenizer
+
     numbers = {token: number for number, token in enumerate(vocabulary())}
     model = WordPiece(numbers, unk_token="[UNK]", max_input_chars_per_word=_LONGEST_WORD)  # noqa: S106 # no password
     tokenizer = Tokenizer(model)

@@ -35,7 +35,7 @@ def read(path: Path) -> str:
         if not (match := _LINE.fullmatch(line)):
             raise FileError(
                 f"{path}:{number}: {one_line(line, 80)!r} is not a pinned package; a lock may hold only lines like"
-                " 'name==version --hash=sha256:...' (scripts/lock writes it)"
+                " 'name==version --hash=sha256:...' (`uv pip compile --generate-hashes` writes them)"
             )
         requirements.append(match[0])
     return "".join(f"{line}\n" for line in requirements)

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from harness import filesystem
+from harness import extras, filesystem
 from harness.driver.records import digest
 from harness.estimate import Estimate
 from harness.untrusted import one_line
@@ -48,8 +48,9 @@ _SETTINGS: dict[Any, Any] = {
 @functools.cache
 def _matplotlib() -> ModuleType:
     """Import matplotlib, which reads ``matplotlibrc`` of the working directory; a pipe of that name would hang it."""
+    extras.require("matplotlib")
     package = importlib.util.find_spec("matplotlib")
-    assert package is not None and package.origin is not None, "matplotlib is a dependency of harness"
+    assert package is not None and package.origin is not None
     with contextlib.chdir(Path(package.origin).parent / "mpl-data"):  # its own defaults
         return importlib.import_module("matplotlib")
 
