@@ -19,11 +19,27 @@ from harness.aws import S3, is_s3
 from harness.aws.errors import aws_errors
 from harness.errors import RemoteError, UsageError
 from harness.remote.storage import Clock
+from harness.untrusted import one_line
 
 # Threads that transfer objects; each needs a connection.
 CONNECTIONS = 32
 _ATTEMPTS = 8
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+# Of the environment and of a profile; the role of a machine is known only to the services that are asked for it.
+_CREDENTIALS = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+)
+_PROFILE_CREDENTIALS = (
+    "aws_access_key_id",
+    "credential_process",
+    "role_arn",
+    "sso_session",
+    "sso_start_url",
+    "web_identity_token_file",
+)
 # Distinguishes the users of one role.
 VARIABLE = "HARNESS_OWNER"
 SUITE = "harness:suite"
@@ -65,6 +81,23 @@ class Connections:
         if self.region is None:
             raise RemoteError("no AWS region; set AWS_REGION or give --region", "NoRegion")
         return self.region
+
+    def configured(self) -> str:
+        """Return where credentials are configured: the environment, or the profile of that name; asks no service.
+
+        Raises:
+            RemoteError: neither has any, or the profile does not exist.
+        """
+        import botocore.session
+
+        with aws_errors("reading the AWS configuration"):
+            session = botocore.session.get_session()
+            profile = session.get_scoped_config()
+        if any(os.environ.get(name) for name in _CREDENTIALS):
+            return "the environment"
+        if any(profile.get(key) for key in _PROFILE_CREDENTIALS):
+            return f"the profile {one_line(session.profile or 'default', 80)}"
+        raise RemoteError("no AWS credentials; set AWS_PROFILE (aws configure sso)", "NoCredentials")
 
     def client(self, service: str, region: str | None = None, *, attempts: int = _ATTEMPTS) -> Any:
         """Return the client of a service (``s3``, ``ec2``, ``iam`` ...).

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -13,9 +13,10 @@ from harness.aws.clients import Connections, S3Uri
 from harness.aws.machines import MachineOptions
 from harness.aws.objects import Objects
 from harness.commands import option
-from harness.errors import UsageError
+from harness.errors import RemoteError, UsageError
 from harness.jobs.inputs import RunOptions
 from harness.jobs.suite import Suite
+from harness.launch.checks import Check, Level
 from harness.pricing import instances, prices
 from harness.pricing.offers import ChosenMachine
 from harness.remote import run as remote_run
@@ -62,6 +63,18 @@ class RentalBackend(Backend):
         self._known = instances.read_instances("aws")
         self.region = request.region or connections.known_region
         self.owner = clients.owner(connections, config.cache_folder())
+
+    @classmethod
+    def examine(cls) -> Iterator[Check]:
+        """Check that credentials and a region are configured; AWS is not asked whether they are valid."""
+        connections = Connections()
+        try:
+            source, region = connections.configured(), connections.known_region
+        except RemoteError as error:
+            fact, _, remedy = str(error).rpartition("; ")
+            yield Check(Level.FAIL, "account", fact, remedy)
+            return
+        yield Check(Level.OK, "account", f"credentials of {source}, region {region}; AWS was not asked")
 
     @property
     def terms(self) -> dict[str, str]:

@@ -35,7 +35,7 @@ _MODULES = {
 GROUPS = {
     "Start": {
         "demo": "measure two systems on SciFact, in minutes",
-        "doctor": "is this machine fit for measurements?",
+        "doctor": "is this machine fit, and how far to trust it?",
         "systems": "list the systems, or show one",
     },
     "Measure": {

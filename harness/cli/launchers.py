@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +12,11 @@ import click
 
 from harness import config
 from harness.cli.options import parsed_by, record_options
-from harness.errors import UnknownName
+from harness.errors import UnknownName, UsageError
 from harness.jobs.inputs import RunOptions
 from harness.launch import launchers
 from harness.launch.base import Launcher
+from harness.launch.checks import Check, Level
 from harness.launch.launchers import LAUNCHERS, LauncherEntry
 
 # Services that run whole suites on their own machines; only `harness run` takes them.
@@ -83,3 +84,28 @@ launcher_choice = record_options("choice", LauncherChoice)
 def run_options(suite: Path, results: Path, only: str | None, fresh: bool, cache: Path) -> RunOptions:
     """Return a run's options, with absolute paths."""
     return RunOptions(results.absolute(), config.absolute_folder(cache), suite.absolute().parent, only, fresh)
+
+
+def usable() -> Iterator[Check]:
+    """Check of each launcher, and of ``--work FOLDER``, whether it works on this machine; ask no service.
+
+    A check that fails says what the launcher lacks.
+    """
+    entries = {**{name: LAUNCHERS.get(name) for name in launchers.names()}, **BACKENDS}
+    for name, entry in entries.items():
+        try:
+            launcher = entry.load() if entry else launchers.load(name)
+        except UsageError as error:
+            yield Check(Level.FAIL, name, str(error))
+            continue
+        if name not in BACKENDS and launcher.isolation.scripted:  # it measures nothing
+            continue
+        checks = list(launcher.examine())
+        for level in (Level.FAIL, Level.WARN):
+            lacking = next((check for check in checks if check.level is level), None)
+            if lacking:
+                yield Check(level, name, lacking.fact.partition(": ")[0], lacking.remedy)
+                break
+        else:
+            yield Check(Level.OK, name, entry.help if entry else launcher.isolation.sentence)
+    yield Check(Level.OK, "--work FOLDER", "a folder that all machines see: `harness worker FOLDER`")

@@ -15,12 +15,13 @@ from typing import NoReturn
 import click
 
 from harness import config, filesystem
-from harness.cli.launchers import LauncherChoice, launcher_choice, launcher_option, run_options
+from harness.cli.launchers import LauncherChoice, launcher_choice, launcher_option, run_options, usable
 from harness.cli.lines import say
 from harness.cli.locations import writable
 from harness.cli.options import cache_option, models_option, platform_option, results_option, retry_option
 from harness.cli.output import FORMATS, Destination, columns, destination_options, show_errors, show_paragraphs, write
 from harness.errors import FileError, HarnessError, ImageError, UsageError
+from harness.experiments import null_row
 from harness.experiments.calibration import run as calibration
 from harness.experiments.conformance import examine
 from harness.jobs.pinning import pin_alone
@@ -36,6 +37,7 @@ from harness.launch.images.systems import System
 from harness.pricing import instances
 from harness.progress import Progress
 from harness.report.checks import checks_document
+from harness.report.document import ReportDocument
 from harness.report.systems import system_paragraphs, systems_document, systems_section
 
 
@@ -82,19 +84,30 @@ def pin(system: str, models: Path | None, newest: bool, write_it: bool) -> None:
 
 
 @click.command()
+@click.option("--quick", is_flag=True, help="Only check: run no job, and list no launchers.")
 @launcher_option
 @destination_options(*FORMATS, wide=True)
-def doctor(launcher: str, destination: Destination) -> None:
-    """Check whether this machine is fit for measurements: failures and warnings first, with remedies.
+def doctor(quick: bool, launcher: str, destination: Destination) -> None:
+    """Check whether this machine is fit for measurements, and how far its figures can be trusted.
 
-    Exit code 1 if a check fails.
+    Failures and warnings come first, with remedies, then the launchers that work here.  Then harness measures the null
+    system for some seconds, by --launcher or else by process: what harness adds to a query, how steady the machine is,
+    and which differences may be the machine's.  Results are not kept, and no service is asked.  Exit code 1 if a check
+    fails.
     """
-    _show_checks(list(host.examine(launchers.load(launcher))), destination)
+    checks = list(host.examine(launchers.load(launcher)))
+    if quick:
+        _show_checks(checks, destination)
+    listed = list(usable())
+    works = {check.what for check in listed if check.level is not Level.FAIL}
+    measured, failed = null_row.measure([name for name in dict.fromkeys((launcher, "process")) if name in works])
+    checks += failed
+    _show_checks(checks, destination, null_row.doctor_document(checks, listed, measured))
 
 
-def _show_checks(checks: Sequence[Check], destination: Destination) -> NoReturn:
-    """Show checks; exit with code 1 if one failed."""
-    destination.show_report(checks_document(checks))
+def _show_checks(checks: Sequence[Check], destination: Destination, document: ReportDocument | None = None) -> NoReturn:
+    """Show checks, in a document of more than them if given; exit with code 1 if one failed."""
+    destination.show_report(document or checks_document(checks))
     sys.exit(1 if any(check.level is Level.FAIL for check in checks) else 0)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import psutil
 
@@ -15,11 +15,11 @@ from harness.launch.checks import Check, Level, warn_if
 from harness.launch.images import platforms
 from harness.launch.monitor import gpu
 from harness.launch.monitor.canary import Canary
-from harness.results.schema import Placement
+from harness.results.schema import CanaryReading, Placement
 
 _CANARY_READINGS = 3
 # Quiet machines repeat within a few per cent.
-_CANARY_SPREAD = 0.10
+MAX_SPREAD = 0.10
 
 
 def examine(launcher: type[Launcher]) -> Iterator[Check]:
@@ -91,11 +91,16 @@ def _canary() -> Check:
     canary.prepare(placement)
     with host.aside(placement):
         readings = [canary.read("before", placement, None) for _ in range(_CANARY_READINGS)]
-    times = {"CPU": [reading.cpu_s for reading in readings], "memory": [reading.memory_s for reading in readings]}
-    spreads = {name: max(values) / min(values) - 1 for name, values in times.items()}
+    spreads = canary_spreads(readings)
     fact = "the same work three times: " + ", ".join(f"{name} within {100 * s:.0f} %" for name, s in spreads.items())
     remedy = "something else uses the machine; end it, or wait, then look again"
-    return warn_if(max(spreads.values()) > _CANARY_SPREAD, "canary", fact, remedy)
+    return warn_if(max(spreads.values()) > MAX_SPREAD, "canary", fact, remedy)
+
+
+def canary_spreads(readings: Sequence[CanaryReading]) -> dict[str, float]:
+    """Return by how much the slowest reading exceeds the fastest, as a share, for ``CPU`` and ``memory``."""
+    times = {"CPU": [reading.cpu_s for reading in readings], "memory": [reading.memory_s for reading in readings]}
+    return {name: max(values) / min(values) - 1 for name, values in times.items()}
 
 
 def _gpu() -> Check:

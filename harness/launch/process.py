@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from harness import filesystem
@@ -22,6 +23,7 @@ from harness.driver.records import Outcome, digest
 from harness.errors import ImageError
 from harness.launch import cpu_placement, host
 from harness.launch.base import LaunchEnd, Launcher, LaunchRequest, Prepared, StopReason, thread_environment
+from harness.launch.checks import Check, warn_if
 from harness.launch.images import assets, driver_code, locks, platforms, recipes
 from harness.launch.images.systems import System
 from harness.launch.monitor import gpu
@@ -76,6 +78,15 @@ class ProcessLauncher(Launcher):
         super().__init__(cache, models)
         self._python = os.environ.get(PYTHON_VARIABLE)
         self._canary = Canary()
+
+    @classmethod
+    def examine(cls) -> Iterator[Check]:
+        """Check that this interpreter is one that the engines' packages are for."""
+        own, needed = ".".join(map(str, sys.version_info[:2])), ".".join(map(str, _LOCK_PYTHON))
+        chosen = os.environ.get(PYTHON_VARIABLE)
+        fact = f"{chosen} ({PYTHON_VARIABLE})" if chosen else f"Python {own}"
+        remedy = f"engines with packages need Python {needed}; set {PYTHON_VARIABLE} to an interpreter that has them"
+        yield warn_if(not chosen and own != needed, "interpreter", fact, remedy)
 
     def cannot_run(self, system: System) -> str | None:
         """Return why the system cannot run as a process, or None."""

@@ -7,12 +7,13 @@ backends.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
 from harness.errors import HarnessError
 from harness.jobs.plan import Planned
+from harness.launch.checks import Check
 from harness.remote import partition
 from harness.remote.partition import Grouping, Market
 from harness.remote.records import Launch, PlannedPart, RemoteRun, ShippedInput
@@ -54,6 +55,11 @@ class Backend(ABC):
     ending: str
     # Machines that the service gives a part without a cap, one after the other; with a cap one.
     attempts: int
+
+    @classmethod
+    def examine(cls) -> Iterator[Check]:
+        """Check what this backend needs of this machine, for `harness doctor`; ask no service."""
+        yield from ()
 
     @property
     def market(self) -> Market:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from botocore.utils import parse_timestamp
 
 from harness.aws import clients, is_s3
 from harness.aws.clients import Connections, S3Uri, parse_uri
-from harness.errors import UsageError
+from harness.aws.rental import RentalBackend
+from harness.errors import RemoteError, UsageError
+from harness.launch.checks import Check, Level
 
 
 @pytest.mark.parametrize(
@@ -51,3 +55,38 @@ def test_region_is_the_argument_or_the_environment(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("AWS_REGION", "eu-north-1")
     assert Connections().region == "eu-north-1"
     assert Connections("us-west-2").region == "us-west-2"
+
+
+@pytest.fixture
+def no_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """No credentials and no region; the path of a configuration that a test may write."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    return tmp_path / "config"
+
+
+def test_credentials_are_found_where_they_are_configured(no_account: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(RemoteError, match="no AWS credentials; set AWS_PROFILE"):
+        Connections().configured()
+    no_account.write_text("[profile research]\nsso_session = lab\nregion = eu-west-1\n")
+    monkeypatch.setenv("AWS_PROFILE", "research")
+    assert Connections().configured() == "the profile research"
+    monkeypatch.setenv("AWS_PROFILE", "absent")
+    with pytest.raises(RemoteError, match="profile \\(absent\\) could not be found"):
+        Connections().configured()
+    monkeypatch.delenv("AWS_PROFILE")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+    assert Connections().configured() == "the environment"
+
+
+def test_a_rental_needs_credentials_and_a_region(no_account: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (check,) = RentalBackend.examine()
+    assert (check.level, check.fact) == (Level.FAIL, "no AWS credentials")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+    (check,) = RentalBackend.examine()
+    assert (check.level, check.text) == (Level.FAIL, "account: no AWS region; set AWS_REGION or give --region")
+    no_account.write_text("[default]\nregion = eu-west-1\n")
+    (check,) = RentalBackend.examine()
+    assert check == Check(Level.OK, "account", "credentials of the environment, region eu-west-1; AWS was not asked")

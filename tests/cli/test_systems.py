@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import tempfile
 from pathlib import Path
 
 import pytest
 
+from harness.cli.launchers import usable
 from harness.filesystem import this_process
 from harness.launch.checks import Check, Level
 from harness.launch.images import catalog
@@ -16,6 +18,7 @@ from harness.report import systems, writers
 from harness.report.systems import systems_section
 from tests.conftest import Bench
 from tests.support.command_line import Call
+from tests.support.foreign_distribution import install
 
 
 @pytest.mark.slow
@@ -62,7 +65,7 @@ def test_one_system_is_shown_with_everything(harness: Call) -> None:
 
 
 def test_doctor_has_a_level_and_a_fact_on_every_line(harness: Call) -> None:
-    done = harness("doctor", "--wide")
+    done = harness("doctor", "--quick", "--wide")
     levels = {line.split()[1] for line in done.stdout.splitlines()}
     assert levels <= {"ok", "warn", "fail"}
     assert done.exit_code == (1 if "fail" in levels else 0)
@@ -78,18 +81,103 @@ def test_doctor_shows_failures_then_warnings_then_how_many_are_ok(
         Check(Level.FAIL, "engine", "none", "start it"),
     )
     monkeypatch.setattr("harness.launch.doctor.examine", lambda _launcher: iter(checks))
-    done = harness("doctor")
+    done = harness("doctor", "--quick")
     assert done.exit_code == 1 and done.stdout.splitlines() == [
         "- fail  engine: none; start it",
         "- warn  load: 2.67 on 2 CPUs; end it",
         "- 1 of 3 ok   all: --wide",
     ]
-    assert [check["level"] for check in json.loads(harness("doctor", "--format", "json").stdout)["checks"]] == [
+    assert [
+        check["level"] for check in json.loads(harness("doctor", "--quick", "--format", "json").stdout)["checks"]
+    ] == [
         "warn",
         "ok",
         "fail",
     ]
-    assert harness("doctor", "--format", "csv").stdout.splitlines()[3] == "fail,engine,none,start it"
+    assert harness("doctor", "--quick", "--format", "csv").stdout.splitlines()[3] == "fail,engine,none,start it"
+
+
+@pytest.mark.slow
+# The Docker SDK leaves its socket to the collector when its first request fails.
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_doctor_measures_by_process_where_no_engine_answers(
+    harness: Call, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{bench.folder}/absent.sock")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, str(bench.folder / "absent"))
+    done = harness("doctor")
+    lines = done.stdout.splitlines()
+    assert done.exit_code == 1 and lines[0].startswith("- fail  engine: no Docker engine answers: No such file")
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
+    assert [row[:2] for row in rows[2:7]] == [
+        ["docker", "no"],
+        ["process", "yes"],
+        ["ec2", "no"],
+        ["batch", "no"],
+        ["--work FOLDER", "yes"],
+    ]
+    assert rows[2][2] == "no Docker engine answers; see above"
+    assert rows[4][2] == rows[5][2] == "no AWS credentials; set AWS_PROFILE (aws configure sso)"
+    assert rows[7][0] == "null system" and rows[7][1].startswith("by process, in ")
+    assert [row[0] for row in rows[9:]] == ["overhead", "CPU speed", "memory speed", "other work"]
+    assert "trust: a difference in latency below " in lines[-1]
+    # Two columns of 13 and 5 characters are in front of it on a terminal of 80.
+    assert max(len(row[2]) for row in rows[2:7]) <= 58
+    del done  # it holds the frames that hold the socket
+    gc.collect()
+
+
+def test_doctor_takes_the_launcher_that_works_and_fails_only_by_checks(
+    harness: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = (Check(Level.FAIL, "docker", "no engine", "start it"), Check(Level.OK, "process", "plain processes"))
+    asked: list[list[str]] = []
+
+    def measure(names: list[str]) -> tuple[None, tuple[Check, ...]]:
+        asked.append(names)
+        return None, failed
+
+    monkeypatch.setattr("harness.launch.doctor.examine", lambda _launcher: iter([Check(Level.OK, "swap", "none")]))
+    monkeypatch.setattr("harness.cli.systems.usable", lambda: iter(listed))
+    monkeypatch.setattr("harness.experiments.null_row.measure", measure)
+    failed: tuple[Check, ...] = ()
+    done = harness("doctor", "--format", "csv")
+    assert asked == [["process"]] and done.exit_code == 0, "a launcher that does not work here fails nothing"
+    assert done.stdout.splitlines() == [
+        "level,check,finding,remedy",
+        "ok,swap,none,",
+        "fail,launcher docker,no engine,start it",
+        "ok,launcher process,plain processes,",
+    ]
+    shown = json.loads(harness("doctor", "--format", "json").stdout)
+    assert [each["check"] for each in shown["launchers"]] == ["docker", "process"] and shown["null"] is None
+    failed = (Check(Level.FAIL, "null system", "process could not measure it", "look closer"),)
+    done = harness("doctor")
+    assert done.exit_code == 1 and done.stdout.startswith("- fail  null system: process could not measure it")
+
+
+# The Docker SDK leaves its socket to the collector when its first request fails.
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_launchers_of_other_packages_are_listed_and_those_that_measure_nothing_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = """
+from harness.launch.process import ProcessLauncher
+from harness.results.isolation import Isolation
+class Nice(ProcessLauncher):
+    isolation = Isolation("nice", "CPUs were pinned, at the lowest priority", ("cpus",))
+"""
+    install(tmp_path, "other_launcher", code, {"nice": "other_launcher:Nice", "absent": "other_launcher:Absent"})
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("DOCKER_HOST", "unix:///absent.sock")
+    found = {check.what: check for check in usable()}
+    assert [*found] == ["docker", "process", "absent", "nice", "ec2", "batch", "--work FOLDER"]
+    assert found["nice"] == Check(Level.OK, "nice", "CPUs were pinned, at the lowest priority")
+    assert found["absent"].level is Level.FAIL and found["absent"].fact.endswith("; reinstall it")
+    gc.collect()
 
 
 @pytest.mark.slow

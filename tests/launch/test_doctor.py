@@ -12,7 +12,7 @@ import pytest
 import requests
 
 from harness.driver import cgroup
-from harness.launch import connection, doctor
+from harness.launch import connection, doctor, process
 from harness.launch.checks import Check, Level
 from harness.launch.cpu_placement import Core, Topology
 from harness.launch.docker import DockerLauncher
@@ -158,3 +158,23 @@ def test_host_without_gpus_has_no_findings(host: Host) -> None:
 def test_largest_job_beside_the_harness_is_reported(host: Host, cpus: int, message: str) -> None:
     host.cpus = cpus
     assert message in next(finding.fact for finding in doctor.examine(DockerLauncher) if finding.what == "CPUs")
+
+
+@pytest.mark.parametrize(
+    ("version", "chosen", "level", "fact"),
+    [
+        ((3, 11), None, Level.OK, "Python 3.11"),
+        ((3, 12), None, Level.WARN, "Python 3.12"),
+        ((3, 12), "/opt/python", Level.OK, "/opt/python (HARNESS_PYTHON)"),
+    ],
+)
+def test_process_launcher_needs_the_interpreter_of_the_engines_packages(
+    monkeypatch: pytest.MonkeyPatch, version: tuple[int, int], chosen: str | None, level: Level, fact: str
+) -> None:
+    monkeypatch.setattr(process.sys, "version_info", (*version, 4))
+    monkeypatch.delenv(process.PYTHON_VARIABLE, raising=False)
+    if chosen:
+        monkeypatch.setenv(process.PYTHON_VARIABLE, chosen)
+    (check,) = process.ProcessLauncher.examine()
+    assert (check.level, check.what, check.fact) == (level, "interpreter", fact)
+    assert ("set HARNESS_PYTHON" in check.remedy) == (level is Level.WARN)

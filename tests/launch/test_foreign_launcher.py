@@ -20,6 +20,7 @@ from harness.results.isolation import CONTAINER, CounterScope
 from harness.results.reader import read_jobs
 from tests.conftest import Bench, make_bench
 from tests.support.command_line import call
+from tests.support.foreign_distribution import install
 
 _GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "add-a-launcher.md"
 _MARK = "(nice)"
@@ -32,16 +33,6 @@ from harness.results.isolation import PROCESS, Isolation
 class Odd(FakeLauncher):
     isolation = Isolation({})
 """
-
-
-def install(site: Path, module: str, code: str, points: dict[str, str], name: str = "nice-launcher") -> None:
-    """Write a distribution as an installer leaves it: a module, and the metadata that names its launchers."""
-    (site / f"{module}.py").write_text(code, encoding="utf-8")
-    about = site / f"{name.replace('-', '_')}-1.0.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n", encoding="utf-8")
-    lines = [f"[{launchers.GROUP}]", *(f"{launcher} = {path}" for launcher, path in points.items())]
-    (about / "entry_points.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def _of_guide(language: str) -> str:
