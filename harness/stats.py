@@ -184,6 +184,11 @@ def student(values: Floats) -> tuple[float, float]:
     return float(values.mean()) - reach, float(values.mean()) + reach
 
 
+def interval_of_too_few(least: int, queries: int) -> str:
+    """Return why this few queries give no interval."""
+    return f"an interval needs {least} queries, there are {queries}"
+
+
 def latency_mean(values: Floats) -> Estimate:
     """Return the mean of latencies with its interval, from 30 queries on."""
     return mean(values, least=LATENCY_MIN_QUERIES, floor=0.0)
@@ -214,7 +219,7 @@ def mean(
     n = len(values)
     centre = float(values.mean())
     if n < least:
-        return Estimate(centre, reason=f"an interval needs {least} queries, there are {n}")
+        return Estimate(centre, reason=interval_of_too_few(least, n))
     centred = values - centre
     squares = float(np.sum(centred**2))
     if squares <= n * (1e-12 * centre) ** 2:  # all equal, as scripted times are
@@ -303,7 +308,12 @@ def at_most(latency_s: Floats, name: str, queries: int, *, confidence: float = B
 
 
 def _too_few(name: str, queries: int) -> Estimate:
-    return Estimate(None, reason=f"{name} needs {MIN_QUERIES[name]:,} queries, timed {queries:,}")
+    return Estimate(None, reason=percentile_of_too_few(name, queries))
+
+
+def percentile_of_too_few(name: str, queries: int) -> str:
+    """Return why this few queries give no percentile; ``name``: a key of ``MIN_QUERIES``."""
+    return f"{name} needs {MIN_QUERIES[name]:,} queries, timed {queries:,}"
 
 
 def median(values: ArrayLike) -> float:

@@ -18,6 +18,7 @@ from harness.cli.lines import say
 from harness.cli.locations import writable
 from harness.cli.options import cache_option, models_option, platform_option, results_option, retry_option
 from harness.cli.output import FORMATS, Destination, columns, destination_options, show_errors, show_paragraphs, write
+from harness.commands import command, quoted
 from harness.errors import FileError, HarnessError, ImageError, UsageError
 from harness.experiments.calibration import run as calibration
 from harness.experiments.conformance import examine
@@ -89,10 +90,14 @@ def doctor(launcher: str, destination: Destination) -> None:
     _show_checks(list(host.examine(launchers.load(launcher))), destination)
 
 
-def _show_checks(checks: Sequence[Check], destination: Destination) -> NoReturn:
-    """Show checks; exit with code 1 if one failed."""
-    destination.show_report(checks_document(checks))
-    sys.exit(1 if any(check.level is Level.FAIL for check in checks) else 0)
+def _show_checks(checks: Sequence[Check], destination: Destination, *, then: str = "") -> NoReturn:
+    """Show checks, and what to do then; exit with code 1 if one failed."""
+    destination.show_report(checks_document(checks, then=then))
+    sys.exit(1 if _failed(checks) else 0)
+
+
+def _failed(checks: Sequence[Check]) -> bool:
+    return any(check.level is Level.FAIL for check in checks)
 
 
 @click.command()
@@ -123,7 +128,12 @@ def conformance(
         launcher.sweep()  # first remove containers of dead runs, which may still write to their folders
         with filesystem.temporary_folder("conformance") as folder:
             checks = list(examine(launcher, declared, envelope, folder))
-    _show_checks(checks, destination)
+    if _failed(checks):
+        then = f"next: correct what failed, then check again: {command('conformance', system)}"
+    else:
+        finds = f"{quoted('viable', system)} finds the smallest memory that works"
+        then = f"next: {finds}; a suite that names the system measures it beside others: harness run SUITE"
+    _show_checks(checks, destination, then=then)
 
 
 @click.command()

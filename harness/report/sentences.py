@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from harness import stats
 from harness.analysis import axes, comparison
 from harness.analysis.paired_differences import ComparisonVerdict, Difference
 from harness.analysis.table import Row, Table, Validity
 from harness.driver.records import Outcome
+from harness.errors import counted
 from harness.evaluation.per_query import PerQuery
 from harness.report.document import Escape, joined_by_and
 from harness.stats import Estimate
@@ -41,6 +42,14 @@ def answers(table: Table, per_query: Mapping[str, PerQuery], measure: str, escap
         sentence = _answer(rows, per_query, measure, escape)
         said.append(f"{escape(', '.join(parts))}: {sentence}" if parts else sentence)
     return tuple(said)
+
+
+def noise(rows: Iterable[Row], escape: Escape = str) -> str:
+    """Return a sentence, after a blank, on the rows whose latency is noisy; nothing without such a row."""
+    noisy = [row for row in rows if row.validity is Validity.NOISY]
+    names = joined_by_and(list(dict.fromkeys(escape(row.system) for row in noisy)))
+    behind = "behind the cost of" if all(row.usd_per_million.value is not None for row in noisy) else "of"
+    return f" The latency {behind} {names} is noisy." if noisy else ""
 
 
 def _cheapest(rows: Sequence[Row]) -> list[Row]:
@@ -75,7 +84,9 @@ def _counted(datasets: Sequence[Sequence[Row]], measure: str, escape: Escape) ->
     if best:
         said = leaders(f"has the best {measure} on", f"tie for the best {measure} on", best)
         sentence += f"; {said} (not tested: harness compare '*')"
-    return f"{sentence[0].upper()}{sentence[1:]}."
+    noisy = sum(any(row.validity is Validity.NOISY for row in winners) for winners in least)
+    doubt = f" The latency of a {word} system is noisy on {counted(noisy, 'dataset')}." if noisy else ""
+    return f"{sentence[0].upper()}{sentence[1:]}.{doubt}"
 
 
 def _answer(cheapest: Sequence[Row], per_query: Mapping[str, PerQuery], measure: str, escape: Escape) -> str:
@@ -87,7 +98,8 @@ def _answer(cheapest: Sequence[Row], per_query: Mapping[str, PerQuery], measure:
         gap = f"about as {much} as"
     else:
         gap = f"{_times(_spent(other) / _spent(first))} less than" if _spent(first) else "nothing, unlike"
-    return f"{escape(first.system)} {verb} {gap} {escape(other.system)} {_quality(difference, measure)}."
+    said = f"{escape(first.system)} {verb} {gap} {escape(other.system)} {_quality(difference, measure)}."
+    return said + noise((first, other), escape)
 
 
 def reranking(table: Table, measure: str, escape: Escape = str) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,6 +48,15 @@ def test_layout_of_the_paper_has_its_measures_unless_others_are_named(
     usual = ["report", str(make.folder), "--layout", "santhanam2023", "--as-of", "2026-07-20"]
     assert call(*usual).exit_code == call(*usual, "--measures", "nDCG@10").exit_code == 0
     assert options == [("RR@10", "Success@10"), ("nDCG@10",)]
+
+
+def test_latex_is_one_table_and_all_tables_only_when_asked_for(tmp_path: Path) -> None:
+    one, all_of_it = tmp_path / "one.tex", tmp_path / "all.tex"
+    for path, options in ((one, ()), (all_of_it, ("--wide",))):
+        done = call("report", str(SHIPPED.parent / "quickstart"), "--format", "latex", "-o", str(path), *options)
+        assert done.exit_code == 0, done.output
+    assert one.read_text().count(r"\caption") == 1 and "Prices: aws" not in one.read_text()
+    assert all_of_it.read_text().count(r"\caption") > 1 and "Prices: aws" in all_of_it.read_text()
 
 
 @pytest.mark.slow

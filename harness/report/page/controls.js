@@ -146,12 +146,15 @@ function sentenceOf({ group, rows, why, metrics, cutoff }, { state, rankings }) 
     (metric) => `${number(metric.rate.value)} ${axisNamed(metric.name).unit} (${rateSource(group, metric, state)})`,
   );
   const cut = state.mode === "robust" ? `; accuracies within ${number(cutoff)} points are one` : "";
+  const lacking = metrics.filter((metric) => !known.includes(metric));
+  const ranked = lacking.length ? 0 : rows.length;
+  const unranked = rows.length + why.size - ranked;
+  const aside = `${count(unranked, "row has", "rows have")} no rank; the table says why.`;
   const sentences = [
-    `${name}${count(rows.length, "row")} ranked, ${why.size} not.`,
+    `${name}${count(ranked, "row is", "rows are")} ranked.`,
+    unranked && aside,
     worth.length && `One point of accuracy is worth ${worth.join(" or ")}${cut}.`,
-    ...metrics
-      .filter((metric) => !known.includes(metric))
-      .map((metric) => `No exchange rate of ${metric.name} (${metric.rate.status}), so no scores.`),
+    lacking.length && `No score: ${whyNoRate(lacking[0])}. Type its exchange rate below, or sort by a column.`,
     !metrics.length && "Ranked by accuracy alone.",
     `Prices: ${snapshotLabel(content.snapshots[state.snapshot])}.`,
   ];

@@ -139,7 +139,10 @@ def make_winners(rows: PlotRows) -> Drawing:
     rates = {}
     for name, rate in board.rates.items():
         if rate.value is None:
-            raise NoPlot(f"{plot}: the AMRS of {name} is undefined ({rate.status.value})")
+            raise NoPlot(
+                f"{plot}: {rate.status.why(name)}, so no exchange rate of {name} (AMRS) follows; give one with --amrs"
+                f" {name}=NUMBER"
+            )
         rates[name] = rate.value
     candidates = candidates_of(board, rates)
     presets = {
