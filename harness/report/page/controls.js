@@ -116,7 +116,7 @@ function showRate(axis, { state, rankings }) {
   const input = find(`rate-${axis}`);
   if (document.activeElement !== input) input.value = state.rates[axis] ?? "";
   const metric = rankings.length === 1 && rankings[0].metrics.find(({ name }) => name === axis);
-  input.placeholder = metric ? (metric.rate.value === null ? metric.rate.status : number(metric.rate.value)) : "";
+  input.placeholder = metric ? (metric.rate.value === null ? "unknown" : number(metric.rate.value)) : "";
 }
 
 function showPrices(now) {

@@ -47,8 +47,10 @@ def make_ranks(rows: PlotRows) -> Drawing:
     query = board.query
     scored = [ranked for ranked in board.ranked_rows if ranked.score is not None]
     if not scored:
-        reasons = ", ".join(f"the AMRS of {name} is {rate.status.value}" for name, rate in board.rates.items())
-        raise NoPlot(f"ranks: no row has a score ({reasons})")
+        lacking = {name: rate.status for name, rate in board.rates.items() if rate.value is None}
+        reasons = " and ".join(dict.fromkeys(status.why(name) for name, status in lacking.items()))
+        given = ",".join(f"{name}=NUMBER" for name in lacking)
+        raise NoPlot(f"ranks: no row has a score: {reasons}; give exchange rates with --amrs {given}")
     axis = analysis_axes.axis(query.rank_by, query.measure) if query.rank_by else None
     weights = ", ".join(f"{name} {weight:g}" for name, weight in query.weights.items())
     notes = [] if axis else [f"Dynascore ({_rates(board)}; {rows.measure}; weights {weights})."]

@@ -85,6 +85,7 @@ def test_rows_that_cannot_be_scored_are_not_called_ranked(open_rows: Open) -> No
     why = "no two rows differ enough in accuracy, so nothing says how much cost a point of accuracy is worth"
     expect(page.locator("#summary")).to_contain_text(f"No score: {why}. Type its exchange rate below")
     expect(page.locator("#body tr").first).to_contain_text(f"not ranked: {why}")
+    expect(page.locator("#figure-winners")).to_contain_text(f"No map: {why}.")
 
 
 def test_null_system_is_explained_at_its_name(open_rows: Open) -> None:

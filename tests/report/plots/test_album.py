@@ -188,7 +188,10 @@ def test_missing_picture_has_a_reason(published: Table) -> None:
         "no picture of winners over the weights: no two rows differ enough in accuracy, so no exchange rate of cost"
         " (AMRS) follows; give one with --amrs cost=NUMBER" in why
     )
-    assert "no picture of ranks: no row has a score" in why
+    assert (
+        "no picture of ranks: no row has a score: no two rows differ enough in accuracy; give exchange rates with"
+        " --amrs cost=NUMBER,latency=NUMBER" in why
+    )
     with pytest.raises(UnknownName, match="unknown measure 'RR@1'"):
         album.plots_of(one, {}, LeaderboardQuery("", "RR@1"))
 
