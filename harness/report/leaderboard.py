@@ -22,6 +22,7 @@ from harness.analysis.leaderboard import (
 from harness.analysis.pareto_front import FrontState
 from harness.analysis.resampling import RESAMPLES
 from harness.analysis.table import Row
+from harness.commands import option
 from harness.driver.records import Outcome
 from harness.errors import counted
 from harness.report import hardware, summary
@@ -127,7 +128,7 @@ def _without_score(board: Leaderboard) -> Iterator[str]:
         whys = joined_by_and(list(dict.fromkeys(status.why(name) for name, status in lacking.items())))
         yield (
             f"no score, no rank: {whys}, so nothing says how much {joined_by_and(list(lacking))} a point of accuracy"
-            f" is worth. Say it with --amrs {given}, or rank by one axis with --rank-by {first}."
+            f" is worth. Say it with {option('amrs', given)}, or rank by one axis with {option('rank_by', first)}."
         )
 
 
