@@ -46,19 +46,17 @@ class FileError(UsageError):
     """A missing or wrong file of the user."""
 
 
-_LISTED = 20  # names that a message lists although one is near
-
-
 class UnknownName(UsageError):
-    """An unknown name.  The known ones are listed unless they are many and one is near."""
+    """An unknown name.  The message has the nearest known name alone; without one, all known names and the hint.
 
-    def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = "") -> None:
+    ``besides``: a sentence for both cases, on why the name may be right.
+    """
+
+    def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = "", *, besides: str = "") -> None:
         names = sorted(known)
-        near = did_you_mean(name, names)
-        listed = f"known: {', '.join(names) or 'none'}" if len(names) <= _LISTED or not near else ""
-        further = "; ".join(filter(None, (listed, hint)))
-        joined = f" {further[:1].upper()}{further[1:]}" if near else f"; {further}"
-        super().__init__(f"unknown {kind} {name!r}{near}{joined if further else ''}")
+        listed = "; ".join(filter(None, (f"known: {', '.join(names) or 'none'}", hint)))
+        said = did_you_mean(name, names) or f"; {listed}{'.' if besides else ''}"
+        super().__init__(" ".join(filter(None, (f"unknown {kind} {name!r}{said}", besides))))
 
 
 class EngineError(HarnessError):

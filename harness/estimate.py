@@ -50,6 +50,16 @@ def too_few_processes(count: int) -> str:
     return f"an interval needs {MIN_PROCESSES} whole processes, there {'is' if count == 1 else 'are'} {count}"
 
 
+def interval_of_too_few(least: int, queries: int) -> str:
+    """Return why this few queries give no interval."""
+    return f"an interval needs {least} queries, there are {queries}"
+
+
+def percentile_of_too_few(name: str, queries: int) -> str:
+    """Return why this few queries give no percentile; ``name``: a key of ``MIN_QUERIES``."""
+    return f"{name} needs {MIN_QUERIES[name]:,} queries, timed {queries:,}"
+
+
 def best_of(items: Iterable[Item], value: Callable[[Item], float | None], *, least: bool = False) -> list[Item]:
     """Return all items with the largest value, or the ``least``: several where they tie, none where no value is known.
 

@@ -21,6 +21,8 @@ from harness.estimate import (
     MIN_PROCESSES,
     MIN_QUERIES,
     Estimate,
+    interval_of_too_few,
+    percentile_of_too_few,
     too_few_processes,
 )
 
@@ -186,7 +188,7 @@ def mean(
     n = len(values)
     centre = float(values.mean())
     if n < least:
-        return Estimate(centre, reason=f"an interval needs {least} queries, there are {n}")
+        return Estimate(centre, reason=interval_of_too_few(least, n))
     centred = values - centre
     squares = float(np.sum(centred**2))
     if squares <= n * (1e-12 * centre) ** 2:  # all equal, as scripted times are
@@ -275,7 +277,7 @@ def at_most(latency_s: Floats, name: str, queries: int, *, confidence: float = B
 
 
 def _too_few(name: str, queries: int) -> Estimate:
-    return Estimate(None, reason=f"{name} needs {MIN_QUERIES[name]:,} queries, timed {queries:,}")
+    return Estimate(None, reason=percentile_of_too_few(name, queries))
 
 
 def median(values: ArrayLike) -> float:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from harness.analysis.table import Cause
+from harness.estimate import MIN_PROCESSES
 
 
 class Again(Enum):
@@ -46,6 +47,12 @@ class CauseText:
 
 
 _STOP_OTHERS = "stop other work on this machine, then"
+# A row does not know how many judged queries its dataset has, so this holds whether it has more or not.
+MORE_QUERIES = (
+    "raise protocol.sample_size; where too few queries are judged, set protocol.unjudged to time others too, judge more"
+    " of them, or take another dataset"
+)
+MORE_PROCESSES = f"set protocol.trials to {MIN_PROCESSES} or more, with protocol.name = interleaved"
 
 TEXTS: dict[Cause, CauseText] = {
     Cause.ISOLATION: CauseText(
@@ -186,8 +193,8 @@ TEXTS: dict[Cause, CauseText] = {
         "let stages_s() of the adapter count each moment once, then",
     ),
     Cause.FEW_SAMPLES: CauseText(
-        "few slow samples carry the mean",
-        "Some samples were slow once and fast in other trials, and they dominate the mean.",
+        "a few slow samples decide the mean",
+        "A few queries were slow in one trial and fast in the others, and they make up much of the mean.",
         "compare p50, or",
         Again.RETRY,
     ),

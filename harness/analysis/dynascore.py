@@ -46,6 +46,12 @@ class RateStatus(str, Enum):
     # The metric is equal wherever accuracy differs, so accuracy has no exchange rate.
     NO_DIFFERENCE = "no difference"
 
+    def why(self, metric: str) -> str:
+        """Return why the rate of a metric is missing; the page says the same."""
+        if self is RateStatus.NO_PAIR:
+            return "no two rows differ enough in accuracy"
+        return f"rows that differ in accuracy have the same {metric}"
+
 
 @dataclass(frozen=True)
 class Rate:

@@ -12,6 +12,7 @@ from harness.evaluation.judged_runs import unjudged_share_notes
 from harness.pricing import cost, token_prices
 from harness.pricing.instances import DEFAULT_CHOICE, TypeChoice
 from harness.pricing.prices import Snapshot, StoragePrice
+from harness.results.schema import NULL_SYSTEM
 
 # The beginning of the note under a table with means over seeds.
 SEEDS = "means over seeds"
@@ -55,6 +56,7 @@ HARM_METHOD = (
     "Pearson's."
 )
 FIRST_STAGE_METHOD = f"{CEILING_METHOD} {GAIN_METHOD} {HARM_METHOD}"
+NULL_METHOD = "null answers at once, without a search: its latency is what harness itself adds to a query"
 MAPPED_METHOD = "Peak mapped: file pages that the job had mapped; the kernel may take them back at any time."
 
 
@@ -66,7 +68,7 @@ def of_table(
     storage: StoragePrice | None = None,
 ) -> tuple[str, ...]:
     """Return all notes of a table, in reading order."""
-    notes = [*_overhead(overhead), MEAN_METHOD, PERCENTILE_METHOD]
+    notes = [*_overhead(overhead), *of_null(rows), MEAN_METHOD, PERCENTILE_METHOD]
     if any(row.scenario != "single_stream" for row in rows):
         notes.append(THROUGHPUT_METHOD)
     mapped = any(row.resources.peak_mapped_bytes is not None for row in rows)
@@ -202,7 +204,13 @@ def _overhead(overhead: Sequence[Overhead]) -> Iterator[str]:
         figures = ", ".join(f"{name} {figure.value * 1e6:.3g} µs" for name, figure in shown if figure.value is not None)
         said.append(f"{where} {figures}{doubts}")
     if said:
-        yield f"harness's own overhead per query (null system in the same envelope): {'; '.join(said)}."
+        yield f"{NULL_METHOD}; with the limits of each profile: {'; '.join(said)}."
+
+
+def of_null(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield what the latency of the null system means, where it has a row."""
+    if any(row.system == NULL_SYSTEM for row in rows):
+        yield f"{NULL_METHOD}."
 
 
 def not_comparable(rows: Sequence[Row]) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ from harness.cli.stored_results import (
 from harness.commands import command
 from harness.errors import UnknownName, UsageError
 from harness.report import LAYOUTS, render, study
-from harness.report.summary import SummaryView, summary_section
+from harness.report.summary import SummaryView, paper_section, summary_section
 from harness.untrusted import split_list
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def report(
 ) -> None:
     """Show systems, quality, latency and cost of the stored RESULTS (a folder; default: results).  Runs nothing.
 
-    --wide has every column and note; csv, json and latex always do.
+    --wide has every column and note; csv and json always do.
 
     With png, svg or pdf: pictures of each dataset, into the folder that -o names; --amrs is for pictures of Dynascores.
     """
@@ -274,6 +274,14 @@ def _summary(request: ReportRequest) -> None:
     )
 
 
+def _paper(request: ReportRequest) -> None:
+    """Show the one table that a paper prints."""
+    from harness.report import latex
+
+    table = request.stored.averaged(request.read(distances=True)).table
+    request.destination.show(latex.write_sections((paper_section(table, latex.escape, latex.is_whole),)))
+
+
 def _whole_table(request: ReportRequest) -> None:
     text = render(request.read(distances=True).table, request.form, layout=request.layout)
     request.destination.show(text)
@@ -288,5 +296,6 @@ _LAYOUTS: tuple[tuple[Callable[[ReportRequest], bool], Callable[[ReportRequest],
     (lambda request: request.form in PICTURES, _pictures),
     (_is_known_paper, _published),
     (lambda request: request.short, _summary),
+    (lambda request: request.form == "latex" and not request.destination.wide and request.layout == "rows", _paper),
     (lambda _: True, _whole_table),
 )

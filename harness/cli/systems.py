@@ -20,6 +20,7 @@ from harness.cli.lines import say
 from harness.cli.locations import writable
 from harness.cli.options import cache_option, models_option, platform_option, results_option, retry_option
 from harness.cli.output import FORMATS, Destination, columns, destination_options, show_errors, show_paragraphs, write
+from harness.commands import command, quoted
 from harness.errors import FileError, HarnessError, ImageError, UsageError
 from harness.experiments import null_row
 from harness.experiments.calibration import run as calibration
@@ -105,10 +106,16 @@ def doctor(quick: bool, launcher: str, destination: Destination) -> None:
     _show_checks(checks, destination, null_row.doctor_document(checks, listed, measured))
 
 
-def _show_checks(checks: Sequence[Check], destination: Destination, document: ReportDocument | None = None) -> NoReturn:
-    """Show checks, in a document of more than them if given; exit with code 1 if one failed."""
-    destination.show_report(document or checks_document(checks))
-    sys.exit(1 if any(check.level is Level.FAIL for check in checks) else 0)
+def _show_checks(
+    checks: Sequence[Check], destination: Destination, document: ReportDocument | None = None, *, then: str = ""
+) -> NoReturn:
+    """Show checks, in a document of more than them if given, and what to do then; exit with code 1 if one failed."""
+    destination.show_report(document or checks_document(checks, then=then))
+    sys.exit(1 if _failed(checks) else 0)
+
+
+def _failed(checks: Sequence[Check]) -> bool:
+    return any(check.level is Level.FAIL for check in checks)
 
 
 @click.command()
@@ -139,7 +146,12 @@ def conformance(
         launcher.sweep()  # first remove containers of dead runs, which may still write to their folders
         with filesystem.temporary_folder("conformance") as folder:
             checks = list(examine(launcher, declared, envelope, folder))
-    _show_checks(checks, destination)
+    if _failed(checks):
+        then = f"next: correct what failed, then check again: {command('conformance', system)}"
+    else:
+        finds = f"{quoted('viable', system)} finds the smallest memory that works"
+        then = f"next: {finds}; a suite that names the system measures it beside others: harness run SUITE"
+    _show_checks(checks, destination, then=then)
 
 
 @click.command()

@@ -35,6 +35,7 @@ from harness.report.document import (
 from harness.report.groups import group_words
 from harness.report.hardware import hardware
 from harness.report.row_figures import COST_HEADER, facts
+from harness.report.sentences import noise
 from harness.report.summary import doubts, tone
 from harness.report.writers import narrowed
 
@@ -137,9 +138,10 @@ def _sentence(each: CheapestPoint, goal: QualityGoal, escape: Escape) -> str:
     )
     cheaper = each.cheaper
     if cheaper is None:
-        return f"{text} None is cheaper."
+        return f"{text} No other row costs less.{noise((point.row,), escape)}"
     usd = number(cheaper.row.usd_per_million.value)
-    return f"{text} The next cheaper, {_called(cheaper, escape)} at US$ {usd}, misses by {_below(cheaper)}."
+    next_one = f"The next cheaper, {_called(cheaper, escape)} at US$ {usd}, misses by {_below(cheaper)}."
+    return f"{text} {next_one}{noise((point.row, cheaper.row), escape)}"
 
 
 def _below(point: OperatingPoint) -> str:
@@ -154,12 +156,16 @@ def _lower(point: OperatingPoint, each: CheapestPoint, escape: Escape) -> str:
     """Say whether the interval's lower end reaches the goal, and which row is the first whose end does."""
     if point.surely is None:
         return f"It has no interval ({escape(point.gap.reason or 'not measured by query')})."
-    interval = f"The interval of its distance to the goal is {_ends(point.gap)}"
+    interval = f"Its distance to the goal is {_ends(point.gap)} (95 %)"
     if point.surely:
-        return f"{interval}: its lower end reaches the goal too."
+        return f"{interval}: the lower end reaches the goal too."
     sure = each.sure
-    first = "no row's does" if sure is None else f"the lower end of {_called(sure, escape)} does"
-    return f"{interval}: its lower end does not reach the goal; {first}."
+    first = (
+        "No row reaches the goal with its lower end."
+        if sure is None
+        else f"The cheapest row whose lower end reaches it is {_called(sure, escape)}."
+    )
+    return f"{interval}: the lower end misses the goal. {first}"
 
 
 def _ends(gap: Estimate) -> str:

@@ -56,7 +56,7 @@ class Grid:
         headers = tuple(self.headers[column] for column in columns)
         numeric = tuple(self.numeric[column] for column in columns)
         cells = tuple(tuple(row[column] for column in columns) for row in self.cells)
-        return Grid(self.caption, headers, numeric, cells, self.keys)
+        return Grid(self.caption, headers, numeric, cells, self.keys, self.tones)
 
 
 @dataclass(frozen=True)

@@ -176,6 +176,8 @@ def _that_differ(grid: Grid) -> tuple[Grid, list[str]]:
     kept, empty, same = list(range(grid.keys)), [], []
     for column in range(grid.keys, len(grid.headers)):
         values, header = list(dict.fromkeys(row[column] for row in grid.cells)), escape(grid.headers[column])
+        if not any(values):
+            continue
         if all(text.startswith(MISSING) for text in values):
             # Marks say why, even where the column is gone.
             marks = dict.fromkeys(mark for text in values for mark in text.removeprefix(MISSING).split())
@@ -187,6 +189,12 @@ def _that_differ(grid: Grid) -> tuple[Grid, list[str]]:
     notes = [f"Empty in every row: {'; '.join(empty)}."] if empty else []
     notes += [f"The same in every row: {'; '.join(same)}."] if same else []
     return grid.select(kept), notes
+
+
+def is_whole(grid: Grid) -> bool:
+    """Return whether a grid is one table as wide as a page at most, which is not divided."""
+    columns, _ = _columns(_that_differ(grid)[0])
+    return len(_panels(columns, grid.keys)) == 1
 
 
 def captioned(cells: Grid, label: str, *, floating: bool = False) -> str:
@@ -249,17 +257,41 @@ class _TableColumn:
 def _parts(cells: Grid) -> Iterator[tuple[int, Sequence[str]]]:
     """Yield the width and the lines of each part."""
     rows = [[finished(cell) for cell in row] for row in cells.cells]
-    columns = [_column(cells, rows, number) for number in range(len(cells.headers))]
+    columns, message = _columns(cells)
     for numbers in _panels(columns, cells.keys):
         chosen = [columns[number] for number in numbers]
-        for page in _pages([[row[number] for number in numbers] for row in rows], chosen):
+        shown = [
+            _spanned([row[number] for number in numbers]) if place in numbers else [row[number] for number in numbers]
+            for row, place in zip(rows, message, strict=True)
+        ]
+        for page in _pages(shown, chosen):
             yield sum(column.width + _GAP for column in chosen), tuple(_tabular(chosen, page))
 
 
-def _column(cells: Grid, rows: Sequence[Sequence[str]], number: int) -> _TableColumn:
+def _columns(cells: Grid) -> tuple[Sequence[_TableColumn], Sequence[int | None]]:
+    """Return the setting of each column, and the column of each row's message."""
+    rows = [[finished(cell) for cell in row] for row in cells.cells]
+    message = [_message(row, cells.keys) if cells.tones else None for row in rows]
+    return [_column(cells, rows, message, number) for number in range(len(cells.headers))], message
+
+
+def _message(row: Sequence[str], keys: int) -> int | None:
+    """Return the column of a row's message, which stands in place of at least three figures; ``None``: it has none."""
+    place = max((number for number, cell in enumerate(row) if cell), default=0)
+    return place if place >= keys and len(row) - place > 2 else None
+
+
+def _spanned(row: list[str]) -> list[str]:
+    """Return a row whose last text has the room of all empty cells behind it."""
+    place = max(number for number, cell in enumerate(row) if cell)
+    return [*row[:place], f"\\multicolumn{{{len(row) - place}}}{{l@{{}}}}{{{row[place]}}}"]
+
+
+def _column(cells: Grid, rows: Sequence[Sequence[str]], message: Sequence[int | None], number: int) -> _TableColumn:
     right = cells.numeric[number]
     words = max((len(word) for word in cells.headers[number].split()), default=0)
-    widest = max((length(row[number]) for row in rows), default=0)
+    figures = (row[number] for row, place in zip(rows, message, strict=True) if place != number)
+    widest = max(map(length, figures), default=0)
     folded = not right and widest > _WIDEST
     width = max(min(widest, _WIDEST) if folded else widest, words)
     header = cells.headers[number]
@@ -290,7 +322,7 @@ def _pages(rows: Sequence[list[str]], columns: Sequence[_TableColumn]) -> Iterat
     page: list[list[str]] = []
     filled = 0
     for row in rows:
-        pairs = zip(row, columns, strict=True)
+        pairs = zip(row, columns, strict=False)  # a message takes the room of several columns
         high = max(1 + (length(cell) // column.width if column.folded else 0) for cell, column in pairs)
         if page and filled + high > _PAGE:
             yield page

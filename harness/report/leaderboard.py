@@ -9,6 +9,7 @@ from typing import Any
 
 from harness.analysis import dynascore, notes
 from harness.analysis.axes import ACCURACY, Axis
+from harness.analysis.causes import MORE_QUERIES
 from harness.analysis.leaderboard import (
     PERTURBATION,
     PERTURBED,
@@ -21,6 +22,7 @@ from harness.analysis.leaderboard import (
 from harness.analysis.pareto_front import FrontState
 from harness.analysis.resampling import RESAMPLES
 from harness.analysis.table import Row
+from harness.commands import option
 from harness.driver.records import Outcome
 from harness.errors import counted
 from harness.report import hardware, summary
@@ -38,6 +40,7 @@ from harness.report.document import (
     column_of,
     digits,
     grid_of,
+    joined_by_and,
     left_out_records,
     lines_of_records,
     number,
@@ -109,11 +112,24 @@ def _answer(board: Leaderboard, escape: Escape) -> Section:
     heading = ", ".join(part for part in parts if part)
     lines = [
         *map(escape, left_out_records(board.table)),
+        *map(escape, _without_score(board)),
         *(f"not ranked: {escape(_left_out(left))}" for left in board.left_out[:2]),
         *summary.doubts([each.row for each in ranked], escape),
     ]
     shown = (*at_most(lines, MOST_LINES - 1), "all columns, methods and notes: --wide")
     return Section(lead=(heading,), grids=(grid_of(ranked, columns, keys=2),), notes=shown)
+
+
+def _without_score(board: Leaderboard) -> Iterator[str]:
+    """Yield why no row has a score, and what gives it one."""
+    lacking = {name: rate.status for name, rate in board.rates.items() if rate.value is None}
+    if lacking:
+        first, given = next(iter(lacking)), ",".join(f"{name}=NUMBER" for name in lacking)
+        whys = joined_by_and(list(dict.fromkeys(status.why(name) for name, status in lacking.items())))
+        yield (
+            f"no score, no rank: {whys}, so nothing says how much {joined_by_and(list(lacking))} a point of accuracy"
+            f" is worth. Say it with {option('amrs', given)}, or rank by one axis with {option('rank_by', first)}."
+        )
 
 
 def _left_out(left: ExcludedRow) -> str:
@@ -257,8 +273,8 @@ def _method(board: Leaderboard) -> Iterator[str]:
     )
     if contested := sum(ranked.state is FrontState.CONTESTED for ranked in board.ranked_rows):
         yield (
-            f"{counted(contested, 'row')} contested: harness run SUITE --contested RESULTS measures them again, "
-            "with more queries in the suite the intervals narrow."
+            f"{counted(contested, 'row')} contested: harness run SUITE --contested RESULTS measures them again. More "
+            f"queries narrow the intervals: {MORE_QUERIES}."
         )
 
 
@@ -268,7 +284,7 @@ def _rates(board: Leaderboard) -> str:
     parts = []
     for name, rate in board.rates.items():
         if rate.value is None:
-            parts.append(f"{name} undefined ({rate.status.value})")
+            parts.append(f"{name} none ({rate.status.why(name)})")
         else:
             source = "given" if rate.status is dynascore.RateStatus.GIVEN else counted(rate.pairs, "pair")
             parts.append(f"{name} {rate.value:.6g} {units[name]} ({source})")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from harness.analysis import axes
 from harness.analysis.table import Row, Table, Validity
 from harness.analysis.verdict import ComparisonVerdict, QualityDifference
 from harness.driver.records import Outcome
+from harness.errors import counted
 from harness.estimate import Estimate, best_of
 from harness.report.document import Escape, joined_by_and
 
@@ -44,6 +45,14 @@ def answers(table: Table, compare: Compare, measure: str, escape: Escape = str) 
     return tuple(said)
 
 
+def noise(rows: Iterable[Row], escape: Escape = str) -> str:
+    """Return a sentence, after a blank, on the rows whose latency is noisy; nothing without such a row."""
+    noisy = [row for row in rows if row.validity is Validity.NOISY]
+    names = joined_by_and(list(dict.fromkeys(escape(row.system) for row in noisy)))
+    behind = "behind the cost of" if all(row.usd_per_million.value is not None for row in noisy) else "of"
+    return f" The latency {behind} {names} is noisy." if noisy else ""
+
+
 def _cheapest(rows: Sequence[Row]) -> list[Row]:
     """Return the cheapest row of each system, by cost, in the largest comparable group of a dataset."""
     group = max(axes.group_rows(rows).values(), key=len, default=[])
@@ -76,7 +85,9 @@ def _counted(datasets: Sequence[Sequence[Row]], measure: str, escape: Escape) ->
     if best:
         said = leaders(f"has the best {measure} on", f"tie for the best {measure} on", best)
         sentence += f"; {said} (not tested: harness compare '*')"
-    return f"{sentence[0].upper()}{sentence[1:]}."
+    noisy = sum(any(row.validity is Validity.NOISY for row in winners) for winners in least)
+    doubt = f" The latency of a {word} system is noisy on {counted(noisy, 'dataset')}." if noisy else ""
+    return f"{sentence[0].upper()}{sentence[1:]}.{doubt}"
 
 
 def _answer(cheapest: Sequence[Row], compare: Compare, measure: str, escape: Escape) -> str:
@@ -88,7 +99,8 @@ def _answer(cheapest: Sequence[Row], compare: Compare, measure: str, escape: Esc
         gap = f"about as {much} as"
     else:
         gap = f"{_times(_spent(other) / _spent(first))} less than" if _spent(first) else "nothing, unlike"
-    return f"{escape(first.system)} {verb} {gap} {escape(other.system)} {_quality(difference, measure)}."
+    said = f"{escape(first.system)} {verb} {gap} {escape(other.system)} {_quality(difference, measure)}."
+    return said + noise((first, other), escape)
 
 
 def reranking(table: Table, measure: str, escape: Escape = str) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from harness import estimate
 from harness.analysis import axes, causes, notes
 from harness.analysis.axes import ComparisonGroup
 from harness.analysis.table import Cause, Finding, Row, Table, Validity
@@ -28,6 +29,7 @@ from harness.report.document import (
     Section,
     at_most,
     digits,
+    joined_by_and,
     left_out_records,
     number,
     stand_ins,
@@ -43,6 +45,11 @@ from harness.results.schema import NULL_SYSTEM
 # Tones of a line, for a terminal that shows colours.
 GOOD, DOUBTFUL, BAD = "good", "doubtful", "bad"
 _DETAIL = 60
+_PAPER = (
+    "Latency: the mean over all timed queries, with its 95 % interval for other such queries in fresh processes. A cost"
+    " follows from it, or from the throughput, and the machine's price per hour. Every other column and note: --wide"
+)
+_LEAST_QUERIES = (estimate.LATENCY_MIN_QUERIES, estimate.INTERVAL_MIN_QUERIES)
 
 _FAILED = {
     Outcome.OOM: "out of memory at {memory}",
@@ -95,18 +102,50 @@ def summary_section(
     datasets = sorted({row.dataset for row in rows})
     if len(datasets) > 1 and not view.columns:
         heading, grids = _matrices(rows, datasets, measures, escape)
+        shown = _short([column for column in columns if column.alias in (*measures, LATENCY, COST)])
+        pointers = view.pointers
     else:
-        heading, grids = _grid(rows, columns, escape, keep=bool(view.columns), width=width)
+        chosen = bool(view.columns)
+        heading, grids, shown = _grid(rows, columns, escape, lambda grid: chosen or fits(grid, width), keep=chosen)
+        pointers = _pointers(columns, shown, view)
     lead = ", ".join(part for part in (*heading, *_common(rows, table, escape)) if part)
     first = measures[0] if measures else ""
     sentence_lines = (*answers(table, compare, first, escape), *reranking(table, first, escape))
     built = build_doubts(rows, escape) if BUILD in view.columns else []
-    room = MOST_LINES - len(view.pointers) - len(sentence_lines)
+    room = MOST_LINES - len(pointers) - len(sentence_lines)
     # Notes that begin with a measure say why it is missing.
     told = (*(f"{name}: " for name in table.measures), notes.SEEDS)
     first_lines = map(escape, (*left_out_records(table), *(note for note in table.notes if note.startswith(told))))
-    lines = (*at_most([*first_lines, *built, *doubts(rows, escape)], room, view.rest), *view.pointers)
+    lines = (*at_most([*first_lines, *built, *doubts(rows, escape, shown)], room, view.rest), *pointers)
     return Section(lead=(lead,), grids=grids, after=sentence_lines, notes=lines)
+
+
+def paper_section(table: Table, escape: Escape, fitting: Callable[[Grid], bool]) -> Section:
+    """Return the one table that a paper prints: the first screen's columns, every measure, a caption and few notes.
+
+    ``fitting``: tells whether a table fits the page; columns that decide least are left out until it does.
+    """
+    if not table.rows:
+        return Section(lead=("No stored results.",))
+    view = SummaryView(measures=table.measures)
+    columns = _chosen(table, table.measures, escape, view)
+    rows = _sorted(table, table.measures, view)
+    heading, (grid,), shown = _grid(rows, columns, escape, fitting)
+    caption = ", ".join(part for part in (*heading, *_common(rows, table, escape)) if part)
+    lines = at_most([*map(escape, left_out_records(table)), *doubts(rows, escape, shown)], MOST_LINES - 1, view.rest)
+    return Section(grids=(replace(grid, caption=caption),), notes=(escape(_PAPER), *lines))
+
+
+def _pointers(columns: Sequence[Figure], shown: Sequence[Figure], view: SummaryView) -> tuple[str, ...]:
+    """Return the view's pointers; the first one names the columns that the terminal has no room for."""
+    kept = {column.alias: column for column in shown}
+    hidden = [column.short_header for column in columns if column.alias not in kept]
+    if any(column.alias == LATENCY and column.screen != kept[LATENCY].screen for column in columns):
+        hidden.append("the interval of the latency")
+    if not hidden:
+        return view.pointers
+    first, *others = view.pointers or (view.rest,)
+    return f"no room for {joined_by_and(hidden)}   {first}", *others
 
 
 def all_columns(table: Table, measures: Sequence[str], escape: Escape) -> tuple[Figure, ...]:
@@ -147,7 +186,7 @@ def _name_columns(escape: Escape) -> Iterator[Figure]:
         label="priced on",
         optional=True,
     )
-    yield plain("scenario", lambda cell: "" if cell == "single_stream" else f"scenario {cell}")
+    yield plain("scenario", lambda cell: "" if cell == escape("single_stream") else f"scenario {cell}")
     yield plain("suite", lambda _: "")
     yield plain("origin", lambda _: "")
 
@@ -187,14 +226,19 @@ def _sorted(table: Table, measures: Sequence[str], view: SummaryView) -> tuple[R
 
 
 def _grid(
-    rows: Sequence[Row], columns: Sequence[Figure], escape: Escape, *, keep: bool, width: int | None
-) -> tuple[list[str], tuple[Grid, ...]]:
-    """Return the parts of the heading, and one grid with a row for each row."""
-    for shown in (columns,) if keep or width is None else _narrower(columns):
+    rows: Sequence[Row],
+    columns: Sequence[Figure],
+    escape: Escape,
+    fitting: Callable[[Grid], bool],
+    *,
+    keep: bool = False,
+) -> tuple[list[str], tuple[Grid, ...], Sequence[Figure]]:
+    """Return the parts of the heading, one grid with a row for each row, and its columns."""
+    for shown in _narrower(columns):
         heading, grid = _one_grid(rows, shown, escape, keep=keep)
-        if fits(grid, width):
+        if fitting(grid):
             break
-    return heading, (grid,)
+    return heading, (grid,), shown
 
 
 def _narrower(columns: Sequence[Figure]) -> Iterator[Sequence[Figure]]:
@@ -202,8 +246,13 @@ def _narrower(columns: Sequence[Figure]) -> Iterator[Sequence[Figure]]:
     for turn in range(1 + max((column.screen.dropped for column in columns), default=0)):
         left = [column for column in columns if not 0 < column.screen.dropped <= turn]
         yield left
-    short = FirstScreen("latency ms", _mean_cell)
-    yield [replace(each, screen=short) if each.alias == LATENCY else each for each in left]
+    yield _short(left)
+
+
+def _short(columns: Sequence[Figure]) -> Sequence[Figure]:
+    """Return the columns with the latency without its interval."""
+    screen = FirstScreen("latency ms", _mean_cell)
+    return [replace(each, screen=screen) if each.alias == LATENCY else each for each in columns]
 
 
 def _mean_cell(row: Row) -> str:
@@ -331,7 +380,9 @@ def _matrices(
     if any(row.usd_per_million.value is not None for row in rows):
         grids.append(grid(f"{COST_HEADER}{cheapest}", lambda row: _or_outcome(row, cost_cell(row))))
     heading = [f"{len(datasets)} datasets", *([] if several else [f"on {escape(hardware(rows[0]))}"])]
-    return [*heading, escape(priced_on(rows))], tuple(grids)
+    doubted = [validity for validity in Validity if any(row.validity is validity for row in rows)]
+    marks = [f"{mark.strip()}: {validity.value}" for validity in doubted if (mark := doubt_mark(validity))]
+    return [*heading, escape(priced_on(rows)), *map(escape, marks)], tuple(grids)
 
 
 def _cheapest(rows: Sequence[Row]) -> Row:
@@ -390,59 +441,99 @@ def _common(rows: Sequence[Row], table: Table, escape: Escape) -> list[str]:
     return [*parts, escape(explain_marks(rows))]
 
 
-def doubts(rows: Sequence[Row], escape: Escape) -> list[str]:
-    """Return what must not be compared, judgements, data, stand-ins, and one line for each cause of doubt."""
+def doubts(rows: Sequence[Row], escape: Escape, shown: Sequence[Figure] | None = None) -> list[str]:
+    """Return what must not be compared, judgements, data, dashes, stand-ins, and one line for each remedy of a doubt.
+
+    ``shown``: the figures whose dashes need a reason; by default latency, measures and token price.
+    """
     lines = [escape(note) for note in (*notes.not_comparable(rows), *notes.of_judgements(rows), *notes.of_data(rows))]
-    lines += [*map(escape, _missing(rows)), *map(escape, stand_ins(rows)), *map(escape, _without_cost(rows))]
+    lines += map(escape, (*_dashes(rows, shown), *notes.of_null(rows), *stand_ins(rows), *_without_cost(rows)))
     lines += map(escape, (*notes.of_first_stages(rows), *notes.of_recordings(rows)))
-    for validity, who, found in _by_cause(rows, lambda row: row.findings):
-        why = "; ".join(causes.TEXTS[cause].short for cause in found)
-        remedies = list(dict.fromkeys(causes.TEXTS[cause].advice for cause in found))
-        again = [remedy for remedy in remedies if "--retry-noisy" in remedy]
-        told = " ".join(remedy for remedy in remedies if remedy not in again[1:])  # the command once
-        lines.append(escape(f"{validity.value}: {who} ({why}). {told}"))
+    for validity, who, why, remedy in _by_remedy(
+        rows, lambda row: row.findings, lambda cause: causes.TEXTS[cause].advice
+    ):
+        lines.append(escape(f"{validity.value}: {who} ({why}). {remedy}"))
     return lines
 
 
 def build_doubts(rows: Sequence[Row], escape: Escape) -> list[str]:
-    """Return where index builds do not compare, and one line for each cause of doubt in them."""
+    """Return where index builds do not compare, and the causes of doubt in them."""
     lines = [*notes.of_builds(rows)]
-    for validity, who, found in _by_cause(rows, lambda row: row.index.findings):
-        why = "; ".join(causes.TEXTS[cause].short for cause in found)
-        lines.append(f"{validity.value} builds: {who} ({why}). Each was measured once: build again with --fresh-index.")
+    again = "Each was measured once: build again with --fresh-index."
+    for validity, who, why, remedy in _by_remedy(rows, lambda row: row.index.findings, lambda _: again):
+        lines.append(f"{validity.value} builds: {who} ({why}). {remedy}")
     return [escape(line) for line in lines]
 
 
-def _by_cause(
-    rows: Sequence[Row], of: Callable[[Row], Sequence[Finding]]
-) -> Iterator[tuple[Validity, str, Sequence[Cause]]]:
-    """Yield the doubts in measured rows, the worst first; causes of the same rows share a line."""
-    by_cause: dict[tuple[Validity, Cause], dict[int, Row]] = defaultdict(dict)  # by id: comparing rows takes seconds
+def _by_remedy(
+    rows: Sequence[Row], of: Callable[[Row], Sequence[Finding]], remedy_of: Callable[[Cause], str]
+) -> Iterator[tuple[Validity, str, str, str]]:
+    """Yield validity, rows, cause and remedy of the doubts in measured rows, the worst first.
+
+    A row is named once, with its worst doubt: checks of the machine come first, and explain what follows.  Rows with
+    the same remedy share a line, which names their first cause and counts the others.
+    """
     measured = [row for row in rows if row.outcome is Outcome.OK]
+    held: dict[tuple[Validity, str], list[Row]] = defaultdict(list)
+    found: dict[tuple[Validity, str], dict[Cause, None]] = defaultdict(dict)
     for row in measured:
-        for finding in of(row):
-            if finding.validity.doubt:
-                by_cause[finding.validity, finding.cause][id(row)] = row
-    shared: dict[tuple[Validity, tuple[str, ...]], list[Cause]] = defaultdict(list)
-    for (validity, cause), held in by_cause.items():
-        shared[validity, tuple(row.per_query_key for row in held.values())].append(cause)
-    for (validity, _), found in sorted(
-        shared.items(), key=lambda item: (item[0][0] is not Validity.INVALID, -len(item[0][1]))
-    ):
-        yield validity, _named(list(by_cause[validity, found[0]].values()), measured), found
+        doubted = [each for each in of(row) if each.validity.doubt]
+        doubted.sort(key=lambda each: each.validity is not Validity.INVALID)
+        if doubted:
+            group = doubted[0].validity, remedy_of(doubted[0].cause)
+            held[group].append(row)
+            found[group] |= dict.fromkeys(each.cause for each in doubted)
+    for group in sorted(held, key=lambda group: (group[0] is not Validity.INVALID, -len(held[group]))):
+        first, *others = found[group]
+        why = causes.TEXTS[first].short + (f", and {counted(len(others), 'more cause')}" if others else "")
+        yield group[0], _named(held[group], measured), why, group[1]
 
 
-def _missing(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield why measured rows lack a latency or a measure, once for each reason."""
-    systems: dict[str, dict[str, None]] = defaultdict(dict)
-    for row in rows:
+def _dashes(rows: Sequence[Row], shown: Sequence[Figure] | None) -> Iterator[str]:
+    """Yield why measured rows have dashes, and what would give them numbers: one line for each remedy."""
+    measured = [row for row in rows if row.outcome is Outcome.OK]
+    names: dict[str, dict[str, None]] = defaultdict(dict)
+    lacking: dict[str, dict[int, Row]] = defaultdict(dict)  # by id: comparing rows takes seconds
+    for row in measured:
+        for name, reason in _missing(row, shown):
+            names[reason].setdefault(name)
+            lacking[reason][id(row)] = row
+    lines: dict[str, list[str]] = defaultdict(list)
+    for reason, held in lacking.items():
+        who = "" if len(held) == len(measured) else f" of {_named([*held.values()], measured)}"
+        remedy = _filled_by(next(iter(held.values())), reason)
+        lines[remedy or reason].append(f"no {joined_by_and([*names[reason]])}{who}: {reason}")
+    for remedy, parts in lines.items():
+        yield "; ".join(parts) + ("" if remedy in lacking else f". {remedy[0].upper()}{remedy[1:]}.")
+
+
+def _missing(row: Row, shown: Sequence[Figure] | None) -> Iterator[tuple[str, str]]:
+    """Yield the figures that a row lacks, and the reasons."""
+    if shown is None:
         figures = {"latency": row.latency.mean_s, **row.measures, "token price": row.cost.tokens}
-        for name, estimate in figures.items() if row.outcome is Outcome.OK else ():
-            if estimate.value is None and estimate.reason:
-                systems[estimate.reason].setdefault(f"{name} of {row.system}")
-    for reason, lacking in systems.items():
-        names = list(lacking)
-        yield f"no {names[0]}{f' and {len(names) - 1} more figures' if len(names) > 1 else ''}: {reason}"
+    else:
+        figures = {each.alias.replace("_", " "): each.estimate(row) for each in shown if not _is_text(each)}
+    for name, item in figures.items():
+        reason = item.reason or (row.price_note if name == COST else None)
+        if item.value is None and reason:
+            yield name, reason
+    mean = row.latency.mean_s
+    if mean.value is not None and mean.low is None and mean.high is None and any(map(_shows_interval, shown or ())):
+        yield "interval of the latency", mean.reason or "not known"
+
+
+def _shows_interval(figure: Figure) -> bool:
+    return figure.alias == LATENCY and figure.screen.cell is None
+
+
+def _filled_by(row: Row, reason: str) -> str:
+    """Return what would remove the reason of a missing number; empty: not known."""
+    if reason in map(estimate.too_few_processes, range(estimate.MIN_PROCESSES)):
+        return causes.MORE_PROCESSES
+    queries = row.queries or 0
+    least = {estimate.interval_of_too_few(floor, queries) for floor in _LEAST_QUERIES}
+    few = least | {estimate.percentile_of_too_few(name, queries) for name in estimate.MIN_QUERIES}
+    return causes.MORE_QUERIES if reason in few else ""
 
 
 def _without_cost(rows: Sequence[Row]) -> Iterator[str]:

@@ -59,9 +59,10 @@ def test_null_system_is_a_note_and_not_a_row(make: Maker, snapshot: Snapshot) ->
     assert (overhead.profile, overhead.validity, overhead.key) == ("cpu1-mem1", Validity.CLEAN, null.result.key)
     assert overhead.latency.mean_s.value == pytest.approx(0.695e-3 + 0.4e-6)
     assert overhead.latency.p99_s.reason == "p99 needs 662 queries, timed 140"
-    (note,) = [note for note in table.notes if "null system" in note]
+    (note,) = [note for note in table.notes if note.startswith("null ")]
     assert note == (
-        "harness's own overhead per query (null system in the same envelope): cpu1-mem1 mean 695 µs, p50 690 µs."
+        "null answers at once, without a search: its latency is what harness itself adds to a query; with the limits"
+        " of each profile: cpu1-mem1 mean 695 µs, p50 690 µs."
     )
 
 
@@ -69,7 +70,7 @@ def test_doubtful_or_failed_null_system_has_a_note(make: Maker, snapshot: Snapsh
     doubtful = make(cell=NULL, changes={"ranking_disagreements": 3})
     other = make("null", "cpu2-mem4", Outcome.CRASH)
     table = build_table([make(), doubtful, other], snapshot=snapshot)
-    (note,) = [note for note in table.notes if "null system" in note]
+    (note,) = [note for note in table.notes if note.startswith("null ")]
     assert "(noisy: 3 of 140 queries were ranked differently in different trials)" in note
     assert "cpu2-mem4 not measured (crash: killed by the kernel at 256 MiB)" in note
     assert [item.outcome for item in table.overhead] == [Outcome.OK, Outcome.CRASH]
@@ -79,6 +80,7 @@ def test_null_system_alone_is_a_row(make: Maker, snapshot: Snapshot) -> None:
     table = build_table([make(cell=NULL)], snapshot=snapshot)
     assert [row.system for row in table.rows] == ["null"]
     assert table.overhead == ()
+    assert f"{notes.NULL_METHOD}." in table.notes
 
 
 def unjudged(**shares: float | None) -> list[str]:

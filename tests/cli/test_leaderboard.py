@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command_line import SCREEN_LINES, Call
+from tests.support import publisher
+from tests.support.command_line import SCREEN_LINES, Call, call
+from tests.support.publisher import Made
 
 PUBLISHED = str(Path(__file__).resolve().parents[2] / "results" / "published" / "santhanam2023")
 
@@ -28,6 +30,25 @@ def test_leaderboard_shows_few_columns_and_what_is_not_ranked(harness: Call) -> 
     ]
     assert "- not ranked: dead on 1 CPU, 1 GiB (out of memory at 1 GiB)" in lines
     assert lines[-1] == "- all columns, methods and notes: --wide"
+
+
+@pytest.mark.parametrize(("ranks", "why"), [((1,), "no two rows differ enough in accuracy"), ((2,), None)])
+def test_leaderboard_without_scores_says_why_and_what_gives_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ranks: tuple[int, ...], why: str | None
+) -> None:
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
+    results = publisher.put(tmp_path / "results", Made("a", 1.0, (1,)), Made("b", 2.0, ranks))
+    said = [line for line in call("leaderboard", str(results)).stdout.splitlines() if "no score" in line]
+    assert said == (
+        []
+        if why is None
+        else [
+            f"- no score, no rank: {why}, so nothing says how much cost and latency a point of accuracy is worth."
+            " Say it with --amrs cost=NUMBER,latency=NUMBER, or rank by one axis with --rank-by cost."
+        ]
+    )
+    wide = call("leaderboard", str(results), "--wide").stdout
+    assert (f"cost none ({why}), latency none ({why})" in wide) == (why is not None)
 
 
 def test_published_leaderboard_is_reproduced(harness: Call) -> None:

@@ -73,6 +73,15 @@ def test_the_sentence_is_the_same_from_a_kept_test_and_follows_the_runs(
     assert "b and is 25.0 points RR@10 worse [20.8, 29.2] on these queries." in call(*command).stdout
 
 
+def test_latex_is_one_table_and_all_tables_only_when_asked_for(tmp_path: Path) -> None:
+    one, all_of_it = tmp_path / "one.tex", tmp_path / "all.tex"
+    for path, options in ((one, ()), (all_of_it, ("--wide",))):
+        done = call("report", str(SHIPPED.parent / "quickstart"), "--format", "latex", "-o", str(path), *options)
+        assert done.exit_code == 0, done.output
+    assert one.read_text().count(r"\caption") == 1 and "Prices: aws" not in one.read_text()
+    assert all_of_it.read_text().count(r"\caption") > 1 and "Prices: aws" in all_of_it.read_text()
+
+
 @pytest.mark.slow
 def test_report_says_what_is_wrong_with_the_data(harness: Call, bench: Bench) -> None:
     with (bench.folder / "tiny" / "queries.jsonl").open("a") as file:

@@ -183,12 +183,18 @@ class Nice(ProcessLauncher):
 @pytest.mark.slow
 def test_conformance_prints_fail_only_for_a_broken_contract(harness: Call, bench: Bench) -> None:
     good = harness("conformance", "planted", "--launcher", "process")
-    assert (good.exit_code, good.stdout) == (0, "- 10 of 10 ok   all: --wide\n")
+    assert good.exit_code == 0 and good.stdout.splitlines() == [
+        "- 10 of 10 ok   all: --wide",
+        "- next: `harness viable planted` finds the smallest memory that works; a suite that names the system measures"
+        " it beside others: harness run SUITE",
+    ]
     bench.plant("bad", misdeed="duplicate")
     bad = harness("conformance", "bad", "--launcher", "process")
-    first, *_, last = bad.stdout.splitlines()
+    first, *_, last, then = bad.stdout.splitlines()
     assert bad.exit_code == 1 and first.startswith("- fail  verifies its envelope") and "comes twice" in bad.stdout
     assert last == "- 2 of 3 ok   all: --wide"
+    assert then == "- next: correct what failed, then check again: harness conformance bad"
+    assert "next" not in json.loads(harness("conformance", "bad", "--launcher", "process", "--format", "json").stdout)
 
 
 @pytest.mark.slow

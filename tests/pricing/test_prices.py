@@ -75,7 +75,7 @@ def test_a_snapshot_of_another_region_is_chosen_by_name(root: Path) -> None:
     assert prices.snapshot(root=root).region == "here", "a newer one of another region does not become the usual one"
     assert prices.snapshot(root=root, region="there").price_of("m1.two") == 0.07
     assert prices.snapshot(root=root, region="x/there").price_of("m1.two") == 0.07
-    with pytest.raises(UnknownName, match=r"unknown region 'ther'. Did you mean 'there'\? Known: here, there"):
+    with pytest.raises(UnknownName, match=r"unknown region 'ther'. Did you mean 'there'\?$"):
         prices.snapshot(root=root, region="ther")
 
 

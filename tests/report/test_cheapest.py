@@ -162,17 +162,34 @@ def test_answer_is_a_screen_and_none_is_one_line(results: Path) -> None:
     assert len(lines) <= SCREEN_LINES
     assert lines[0].startswith("Cheapest with RR@10 of at least .505, prices aws us-east-1")
     assert [line.split("|")[1].strip() for line in lines[4:7]] == ["next cheaper", "cheapest", "lower end too"]
-    said = re.search(r"distance to the goal is (\S+) to (\S+): its lower end does not reach the goal; ", shown)
-    assert said is not None and said[1] == "-0.0801" and "the lower end of large on 1 CPU, 1 GiB does." in shown
+    said = re.search(r"distance to the goal is (\S+) to (\S+) \(95 %\): the lower end misses the goal\. ", shown)
+    assert said is not None and said[1] == "-0.0801"
+    assert "The cheapest row whose lower end reaches it is large on 1 CPU, 1 GiB." in shown
     assert f"{said[1]} to {said[2]}" in shown.splitlines()[5], "the table has the same interval"
     assert "The next cheaper, small on 1 CPU, 1 GiB at US$ 0.0299, misses by 0.0050." in shown
     none = call("report", str(results), "--at-least", "RR@10=.9").stdout
     assert none.startswith("None reaches RR@10 0.9000; the best is large on 1 CPU, 1 GiB, the cheapest of 2, with")
     assert none.count("\n") == 1
     wide = call("report", str(results), "--at-least", "RR@10=large-0.002", "--wide").stdout
-    paired = re.search(r"distance to the goal is (\+0.0020 to \+0.0020): its lower end reaches the goal too", wide)
+    paired = re.search(r"distance to the goal is (\+0.0020 to \+0.0020) \(95 %\): the lower end reaches the goal", wide)
     assert paired is not None and wide.count(paired[1]) == 3, "large against itself, in two rows and the sentence"
     assert wide.count("| large ") == 2 and "1 row left out: oom" in wide
+
+
+def test_sentence_says_that_no_row_costs_less_reaches_it_surely_or_is_quiet(
+    table: Table, per_query: dict[str, PerQuery]
+) -> None:
+    def said(text: str, **changes: object) -> str:
+        rows = tuple(replace(row, **changes) if row.system == "large" else row for row in table.rows)
+        changed = replace(table, rows=rows)
+        group = found(changed, per_query, text)
+        return cheapest_report.answer((group,), goal_of(text), changed, writers.plain_escape).after[0]
+
+    assert said("RR@10=.2").endswith("reaches it is small on 1 CPU, 1 GiB. No other row costs less.")
+    noisy = said("RR@10=.75", validity=Validity.NOISY)
+    assert "the lower end misses the goal. No row reaches the goal with its lower end. The next cheaper, " in noisy
+    assert noisy.endswith(" misses by 0.2393. The latency behind the cost of large is noisy.")
+    assert "noisy" not in said("RR@10=.75")
 
 
 def test_groups_of_one_dataset_are_told_apart(table: Table, per_query: dict[str, PerQuery]) -> None:

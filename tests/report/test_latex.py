@@ -23,6 +23,9 @@ from harness.pricing import prices
 from harness.report import latex
 from harness.report.document import Grid
 from harness.report.leaderboard import leaderboard_document
+from harness.report.summary import paper_section
+from harness.results.isolation import CONTAINER
+from harness.stats import Estimate
 from tests.report.conftest import measured
 
 pytestmark = pytest.mark.tools
@@ -175,6 +178,32 @@ def test_table_longer_than_a_page_keeps_every_row(tmp_path: Path) -> None:
     assert re.findall(r"system \d+\.", text) == [name for name, _ in cells]
     log = compiled(tmp_path, [text])
     assert "Float too large" not in log and int(re.findall(r"Output written on paper.pdf \((\d+) pages", log)[0]) > 20
+
+
+def test_paper_has_one_table_of_few_columns_and_few_notes(table: Table, tmp_path: Path) -> None:
+    values = {name: Estimate(0.5) for name in table.measures}
+    other = replace(table.rows[3], isolation=CONTAINER, measures=values)
+    clean = replace(table, rows=(table.rows[0], table.rows[2], other))
+    text = latex.write_sections((paper_section(clean, latex.escape, latex.is_whole),))
+    assert text.count(r"\begin{tabular}{") == text.count(r"\caption") == text.count(r"\label{tab:harness}") == 1
+    assert "system & hardware & RR@10 & Success@10 & nDCG@10 & " in text and "& p95 & memory & US" in text
+    assert r"minilm \ensuremath{\dagger} & 1 CPU, 256 MiB & " in text
+    assert r"\multicolumn{8}{l@{}}{out of memory at 256 MiB} \\" in text, "a message has the room of the figures"
+    assert text.count(r"\item ") <= 5 and "The same in every row: :" not in text
+    log = compiled(tmp_path, [text])
+    assert re.findall(r"Output written on paper.pdf \((\d+) page", log) == ["1"]
+    assert "No stored results." in latex.write_sections(
+        (paper_section(replace(table, rows=()), latex.escape, latex.is_whole),)
+    )
+
+
+def test_message_of_a_divided_table_is_in_the_part_of_its_column() -> None:
+    headers = ("system", *(f"a long heading {number}" for number in range(20)))
+    cells = (("a", "crashed", *[""] * 19), ("b", *map(str, range(20))))
+    text = latex.captioned(Grid("c", headers, (False, *[True] * 20), cells, 1, ("bad", "")), "tab:c")
+    first, *others = text.split(r"\begin{minipage}")[1:]
+    assert re.search(r"a & \\multicolumn\{\d\}\{l@\{\}\}\{crashed\}", first)
+    assert others and all(re.search(r"^a &  &", part, flags=re.MULTILINE) for part in others)
 
 
 def test_leaderboard_is_one_floating_table(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from harness import estimate
 from harness.analysis.table import Cause, Finding, Machine, Price, Row, Table, Validity
 from harness.driver.records import Envelope, Outcome
 from harness.errors import UnknownName
@@ -298,10 +299,98 @@ def test_causes_of_the_same_rows_share_a_line() -> None:
     rows = [row(name, validity=Validity.NOISY, findings=findings) for name in ("a", "b")]
     (line,) = (line for line in section(*rows).notes if line.startswith("noisy"))
     assert line == (
-        "noisy: all rows (other processes took CPU time; the machine changed its speed; few slow samples carry the"
-        " mean). "
+        "noisy: all rows (other processes took CPU time, and 2 more causes). "
         "Stop other work on this machine, then run the suite again with --retry-noisy 3."
     )
+
+
+def test_row_with_five_causes_has_one_sentence_and_rows_with_one_remedy_share_it() -> None:
+    five = (Cause.FOREIGN_CPU, Cause.CANARY, Cause.WARMUP, Cause.DRIFT, Cause.FEW_SAMPLES)
+    findings = tuple(Finding(cause, Validity.NOISY, "x") for cause in five)
+    rows = [row("a", validity=Validity.NOISY, findings=findings), doubtful("b", Cause.DRIFT), row("c")]
+    assert [line for line in section(*rows).notes if line.startswith("noisy")] == [
+        "noisy: a, b (other processes took CPU time, and 4 more causes). "
+        "Stop other work on this machine, then run the suite again with --retry-noisy 3."
+    ]
+    swapped = Finding(Cause.SWAP, Validity.INVALID, "x")
+    worst = row("d", validity=Validity.INVALID, findings=(*findings, swapped))
+    first, *others = [line for line in section(worst, *rows).notes if "more cause" in line]
+    assert first.startswith("invalid: d (memory was swapped to disk, and 5 more causes). Switch swap off")
+    assert [line[:11] for line in others] == ["noisy: a, b"], "a row is named once"
+
+
+_P95 = estimate.percentile_of_too_few("p95", 30)
+_MORE = (
+    "Raise protocol.sample_size; where too few queries are judged, set protocol.unjudged to time others too, judge more"
+    " of them, or take another dataset."
+)
+
+
+def test_dash_has_its_reason_and_what_to_do_once_for_all_rows() -> None:
+    few = {"queries": 30, "p95_s": Estimate(None, reason=_P95)}
+    made = section(row("bm25", **few), slow(**few))
+    assert [line for line in made.notes if line.startswith("no ")] == [
+        f"no p95: p95 needs 130 queries, timed 30. {_MORE}"
+    ]
+    made = section(row("bm25", **few), slow())
+    assert f"no p95 of bm25: p95 needs 130 queries, timed 30. {_MORE}" in made.notes
+    assert not any(line.startswith("no ") for line in section(row("bm25"), slow()).notes)
+
+
+def test_dashes_with_one_remedy_share_a_line_and_other_reasons_have_their_own() -> None:
+    interval = estimate.interval_of_too_few(estimate.LATENCY_MIN_QUERIES, 5)
+    mean = Estimate(0.001, reason=interval)
+    few = {
+        "queries": 5,
+        "p95_s": Estimate(None, reason=estimate.percentile_of_too_few("p95", 5)),
+        "latency_mean_s": mean,
+    }
+    unpriced = {"usd_per_million": Estimate(None), "price_note": "no type has 9 GPUs"}
+    made = section(row("bm25", **few), row("minilm", **few, **unpriced))
+    assert [line for line in made.notes if line.startswith("no ")] == [
+        "no p95: p95 needs 130 queries, timed 5; no interval of the latency: an interval needs 30 queries, there are 5."
+        f" {_MORE}",
+        "no cost of minilm: no type has 9 GPUs",
+    ]
+
+
+def test_interval_of_too_few_processes_says_how_to_get_more() -> None:
+    few = {"latency_mean_s": Estimate(0.001, reason=estimate.too_few_processes(2))}
+    made = section(row("bm25", **few), slow(**few))
+    said = "no interval of the latency: an interval needs 3 whole processes, there are 2"
+    assert f"{said}. Set protocol.trials to 3 or more, with protocol.name = interleaved." in made.notes
+    assert not any("interval" in line for line in section(row("bm25", **few), slow(**few), width=40).notes[:-1])
+
+
+@pytest.mark.parametrize(("width", "hidden"), [(80, "no room for p95, memory and index   "), (120, ""), (None, "")])
+def test_pointer_names_the_columns_that_the_terminal_has_no_room_for(width: int | None, hidden: str) -> None:
+    rows = (row("bm25", memory_limit_bytes=256 * MIB), row("bm25"), slow())
+    made = section(*rows, width=width, pointers=("all columns and notes: --wide", "page: report.html"))
+    assert made.notes[-2:] == (f"{hidden}all columns and notes: --wide", "page: report.html")
+
+
+def test_narrowest_terminal_names_the_interval_too() -> None:
+    rows = (row("bm25-with-a-long-name", memory_limit_bytes=256 * MIB), slow("minilm-with-a-long-name"))
+    assert section(*rows, width=66).notes[-1] == (
+        "no room for p95, memory, index and the interval of the latency   --wide"
+    )
+
+
+def test_noisy_row_is_not_the_cheapest_without_a_word() -> None:
+    made = section(doubtful("bm25"), slow())
+    assert [cells[-1] for cells in made.grids[0].cells] == ["cheapest, noisy", ""]
+    assert made.after[0].endswith(". The latency behind the cost of bm25 is noisy.")
+    unpriced = [sample_records.row_with(each, usd_per_million=Estimate(None)) for each in (doubtful("bm25"), slow())]
+    assert section(*unpriced).after[0].endswith(". The latency of bm25 is noisy.")
+    many = [replace(each, dataset=name) for name in "abc" for each in (row("bm25"), slow())]
+    many[0] = replace(many[0], validity=Validity.NOISY)
+    assert section(*many).after[0].endswith(" The latency of a cheapest system is noisy on 1 dataset.")
+    assert "~: noisy" in section(*many).lead[0] and "noisy" not in section(*many[1:]).lead[0]
+
+
+def test_null_system_is_explained_where_it_has_a_row() -> None:
+    said = "null answers at once, without a search: its latency is what harness itself adds to a query."
+    assert said in section(row("null")).notes and said not in section(row("bm25")).notes
 
 
 def test_notes_are_at_most_five_lines_with_the_pointers() -> None:
@@ -309,7 +398,7 @@ def test_notes_are_at_most_five_lines_with_the_pointers() -> None:
     rows = [doubtful(f"s{number}", cause) for number, cause in enumerate(causes)]
     made = section(*rows, pointers=("page: report.html",))
     assert len(made.after) + len(made.notes) == MOST_LINES
-    assert made.notes[-2:] == ("4 more notes: --wide", "page: report.html")
+    assert made.notes[-2:] == ("3 more notes: --wide", "page: report.html")
 
 
 def test_several_datasets_are_matrices_of_measure_latency_and_cost() -> None:

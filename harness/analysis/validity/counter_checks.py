@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from harness.analysis.causes import MORE_QUERIES
 from harness.analysis.table import Cause, Validity
 from harness.analysis.validity import machine_speed
 from harness.analysis.validity.findings import (
@@ -133,8 +134,8 @@ def _uncovered(results: Sequence[Result]) -> Iterator[Doubt]:
         yield remark(
             Cause.COUNTERS,
             f"the kernel's counters cover {others[0].observed.counters.wall_s:.2g} s for {trials_s(others[0]):.2g} s "
-            f"of trials{of_jobs(len(others), len(results))}, too far off to judge steal, other processes or faults;"
-            " raise sample_size",
+            f"of trials{of_jobs(len(others), len(results))}, too far off to judge steal, other processes or faults; "
+            f"trials that last longer can be judged: {MORE_QUERIES}",
         )
 
 
@@ -332,5 +333,6 @@ def _gpu_unread(results: Sequence[Result]) -> Iterator[Doubt]:
         yield remark(
             Cause.GPU_UNSAID,
             f"the GPUs' energy was counted over {counted_s:.2g} s for {length_s:.2g} s of trials"
-            f"{of_jobs(len(others), len(results))}, too far off to be theirs: no energy is given; raise sample_size",
+            f"{of_jobs(len(others), len(results))}, too far off to be theirs, so no energy is given; trials that last "
+            f"longer give one: {MORE_QUERIES}",
         )

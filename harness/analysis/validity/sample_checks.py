@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness import stats
+from harness.analysis.causes import MORE_QUERIES
 from harness.analysis.table import Cause
 from harness.analysis.timings import Timings
 from harness.analysis.validity.findings import Doubt, remark
@@ -309,7 +310,8 @@ def carried(timings: Timings) -> Doubt | None:
             return Doubt(
                 Cause.FEW_SAMPLES,
                 f"{few:,} of {excess.size:,} samples hold {held[few - 1]:.0%} of the time, and their queries are fast "
-                "in other trials: they carry the mean (a JIT compiler, garbage collection, the machine)",
+                "in other trials: the mean depends on them (a JIT compiler, garbage collection or the machine was at "
+                "work)",
             )
     return None
 
@@ -327,8 +329,8 @@ def tail(timings: Timings) -> Doubt | None:
     return remark(
         Cause.FEW_SAMPLES,
         f"{few:,} of {len(usual):,} queries hold half of the time, "
-        f"{alone if trials == 1 else f'in each of {trials} trials'}: they carry the mean, and its interval may be too "
-        "narrow; raise sample_size, or compare p50",
+        f"{alone if trials == 1 else f'in each of {trials} trials'}: the mean depends on them, and its interval may be "
+        f"too narrow; take p50 instead, or {MORE_QUERIES}",
     )
 
 

@@ -47,14 +47,24 @@ def parse_criteria(targets: Iterable[str], least: Iterable[str]) -> Criteria:
     return criteria
 
 
-def check_sample_size(criteria: Criteria, queries: int) -> None:
-    """Raise UsageError for a percentile that a sample of this size cannot show."""
+def check_sample_size(criteria: Criteria, queries: int, judged: int) -> None:
+    """Raise UsageError for a percentile that a sample cannot show.
+
+    Args:
+        criteria: what the user asked for.
+        queries: number of queries in the sample.
+        judged: number of queries that the dataset has judged, of which the sample is drawn.
+    """
     for figure in criteria.targets:
         floor = MIN_QUERIES.get(figure, 1)
         if queries < floor:
+            if judged >= floor:
+                more = f"raise --queries (the dataset has {judged} judged queries)"
+            else:
+                more = f"the dataset has only {judged} judged queries: time others too (--unjudged), judge more"
             raise UsageError(
-                f"{queries} timed queries show no {figure}, which takes {floor}; raise --queries, add queries to the"
-                f" dataset (--unjudged times those without judgements), or ask --max-latency {words(MEAN)}=..."
+                f"{queries} timed queries show no {figure}, which takes {floor}; {more}, or ask"
+                f" --max-latency {words(MEAN)}=..."
             )
 
 

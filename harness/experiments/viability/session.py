@@ -56,7 +56,9 @@ class Question:
         Raises:
             UsageError: this host lacks the CPUs, GPUs or memory, or the sample is too small for a percentile.
         """
-        check_sample_size(self.criteria, len(self.jobs.subject.queries.timed))
+        dataset, queries = self.jobs.subject.dataset, self.jobs.subject.queries
+        judged = sum(query.query_id in dataset.judged for query in dataset.queries)
+        check_sample_size(self.criteria, len(queries.timed), judged)
         whole = envelope(cpus, offers.host_reserve().left_on_host(host.memory_bytes()), self.gpus)
         self.jobs.check(whole)
         if self.step > whole.memory_bytes:

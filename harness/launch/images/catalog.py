@@ -242,8 +242,8 @@ def named(names: Iterable[str], *folders: Path) -> dict[str, System]:
             raise wrong[name]
         if name not in known:
             unset = not folders and not os.environ.get("HARNESS_IMAGES")
-            hint = "systems of your own are found once HARNESS_IMAGES names their folder" if unset else ""
-            raise UnknownName("system", name, known, hint)
+            own = "Systems of your own are found once HARNESS_IMAGES names their folder" if unset else ""
+            raise UnknownName("system", name, known, besides=own)
     return {name: known[name] for name in names}
 
 

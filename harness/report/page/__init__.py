@@ -22,13 +22,13 @@ from urllib.parse import urlencode
 import numpy as np
 
 import harness
-from harness.analysis import axes, dynascore, leaderboard
+from harness.analysis import axes, dynascore, leaderboard, notes
 from harness.analysis.axes import ComparisonGroup
 from harness.analysis.leaderboard import LeaderboardQuery
 from harness.analysis.row_pricing import Tariff
-from harness.analysis.table import Machine, Overhead, Table
+from harness.analysis.table import Machine, Table
 from harness.errors import UsageError
-from harness.report import document, explain
+from harness.report import explain
 from harness.report.figures import Figure, Place
 from harness.report.page.answer import encodable, html_text
 from harness.report.page.groups import DRAWS, RankingData, group_id, group_numbers, group_record
@@ -42,6 +42,7 @@ from harness.report.page.rows import (
     short_paragraphs,
     snapshot_records,
 )
+from harness.results.schema import NULL_SYSTEM
 from harness.untrusted import Text, one_line
 
 _HERE = Path(__file__).parent
@@ -151,7 +152,8 @@ def page_content(source: PageSource) -> dict[str, Any]:
         "view": source.view,
         "groups": [group_record(group, groups, measures, numbers, source.ranking) for group in groups],
         "machines": [_machine(each, shared) for each in shared.machines],
-        "notes": [one_line(note) for note in (*map(_overhead, source.measured.overhead), *source.notes)],
+        "null": {"system": NULL_SYSTEM, "meaning": notes.NULL_METHOD},
+        "notes": [one_line(note) for note in source.notes],
         "rows": lines,
     }
     return {**content, "texts": shared.all()}
@@ -254,17 +256,6 @@ def _machine(machine: Machine, texts: SharedTexts) -> list[tuple[str, int | None
     facts = vars(machine) | {"gpu_models": ", ".join(map(str, machine.gpu_models))}
     known = {label: facts[name] for name, label in _MACHINE_LABELS.items() if facts[name] not in (None, "")}
     return [(label, texts.number(value if isinstance(value, Text) else str(value))) for label, value in known.items()]
-
-
-def _overhead(null: Overhead) -> str:
-    """Return a sentence on the overhead of harness itself."""
-    origin = "" if null.origin is None else f"of {null.origin}, "
-    mean_s = null.latency.mean_s.value
-    mean = "not measured" if mean_s is None else f"{document.number(mean_s, 1e6)} µs"
-    return (
-        f"harness itself on {null.profile} (suite {null.suite}, {origin}{null.isolation.name}, "
-        f"{null.validity.value}): {mean} a query."
-    )
 
 
 def render_page(content: dict[str, Any], answer: str = "") -> str:

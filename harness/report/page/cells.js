@@ -29,10 +29,11 @@ function cellOf(column, row, view) {
   }
   const unranked = row.outcome === "ok" && view.why[row.number];
   const marked = row.system + (row.standIn ? " †" : "") + (row.firstUse ? " ‡" : "");
+  const title = row.system === content.null.system && content.null.meaning;
   return element(
     "th",
     { scope: "row", "data-column": name },
-    element("span", null, marked),
+    element("span", { title }, marked),
     unranked && element("span", { class: "small", title: unranked }, `not ranked: ${unranked}`),
   );
 }

@@ -27,8 +27,8 @@ function winnerRegions(group, state) {
   const { rows } = members(group, AXES, state);
   const rates = METRICS.map((axis) => groupRate(group, rows, AXES, axis, state));
   if (!rows.length) return "No row has an accuracy, a cost and a latency.";
-  const missing = METRICS.map((axis, at) => rates[at].value === null && `${axis}: ${rates[at].status}`).filter(Boolean);
-  if (missing.length) return `No map: an exchange rate is missing (${missing.join("; ")}).`;
+  const lacking = METRICS.findIndex((axis, at) => rates[at].value === null);
+  if (lacking >= 0) return `No map: ${whyNoRate({ name: METRICS[lacking], rate: rates[lacking] })}.`;
   const value = (axis, row) => axisValues(axis, state).value[row];
   const losses = (row) => METRICS.map((axis, at) => -value(axis, row) / rates[at].value);
   const terms = rows.map((row) => [value("accuracy", row), ...losses(row)]);

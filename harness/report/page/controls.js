@@ -116,7 +116,7 @@ function showRate(axis, { state, rankings }) {
   const input = find(`rate-${axis}`);
   if (document.activeElement !== input) input.value = state.rates[axis] ?? "";
   const metric = rankings.length === 1 && rankings[0].metrics.find(({ name }) => name === axis);
-  input.placeholder = metric ? (metric.rate.value === null ? metric.rate.status : number(metric.rate.value)) : "";
+  input.placeholder = metric ? (metric.rate.value === null ? "unknown" : number(metric.rate.value)) : "";
 }
 
 function showPrices(now) {
@@ -146,12 +146,15 @@ function sentenceOf({ group, rows, why, metrics, cutoff }, { state, rankings }) 
     (metric) => `${number(metric.rate.value)} ${axisNamed(metric.name).unit} (${rateSource(group, metric, state)})`,
   );
   const cut = state.mode === "robust" ? `; accuracies within ${number(cutoff)} points are one` : "";
+  const lacking = metrics.filter((metric) => !known.includes(metric));
+  const ranked = lacking.length ? 0 : rows.length;
+  const unranked = rows.length + why.size - ranked;
+  const aside = `${count(unranked, "row has", "rows have")} no rank; the table says why.`;
   const sentences = [
-    `${name}${count(rows.length, "row")} ranked, ${why.size} not.`,
+    `${name}${count(ranked, "row is", "rows are")} ranked.`,
+    unranked && aside,
     worth.length && `One point of accuracy is worth ${worth.join(" or ")}${cut}.`,
-    ...metrics
-      .filter((metric) => !known.includes(metric))
-      .map((metric) => `No exchange rate of ${metric.name} (${metric.rate.status}), so no scores.`),
+    lacking.length && `No score: ${whyNoRate(lacking[0])}. Type its exchange rate below, or sort by a column.`,
     !metrics.length && "Ranked by accuracy alone.",
     `Prices: ${snapshotLabel(content.snapshots[state.snapshot])}.`,
   ];

@@ -61,6 +61,13 @@ function rateSource(group, { name, rate }, state) {
   return state.rates[name] === null ? publishedRates(group, state).source : "given";
 }
 
+// Why no score follows, in the words of harness/analysis/dynascore.py.
+function whyNoRate({ name, rate }) {
+  const alike = rate.status === "no pair";
+  const why = alike ? "no two rows differ enough in accuracy" : `rows that differ in accuracy have the same ${name}`;
+  return `${why}, so nothing says how much ${name} a point of accuracy is worth`;
+}
+
 // The leaderboard of one group.
 function rankingOf(group, state) {
   const share = Object.fromEntries(AXES.map((axis, at) => [axis, state.weights[at] / WHOLE]));
@@ -130,7 +137,7 @@ function computeView(state) {
     const lacking = metrics.find((metric) => metric.rate.value === null);
     rows.forEach((row, at) => {
       if (scores) [view.score[row], view.rank[row]] = [scores[at], ranks[at]];
-      else view.why[row] = `no score: the exchange rate of ${lacking.name} has the status “${lacking.rate.status}”`;
+      else view.why[row] = whyNoRate(lacking);
     });
     frontOfGroup(group, state).of.forEach((found, row) => (view.frontOf[row] = found));
   }

@@ -20,6 +20,7 @@ from harness.analysis import leaderboard
 from harness.analysis.axes import Axis
 from harness.analysis.dynascore import RateStatus
 from harness.analysis.leaderboard import Leaderboard, RankedRow
+from harness.commands import option
 from harness.report.plots import style
 from harness.report.plots.select import Drawing, NoPlot, PlotRows
 from harness.report.plots.style import Frame
@@ -47,8 +48,10 @@ def make_ranks(rows: PlotRows) -> Drawing:
     query = board.query
     scored = [ranked for ranked in board.ranked_rows if ranked.score is not None]
     if not scored:
-        reasons = ", ".join(f"the AMRS of {name} is {rate.status.value}" for name, rate in board.rates.items())
-        raise NoPlot(f"ranks: no row has a score ({reasons})")
+        lacking = {name: rate.status for name, rate in board.rates.items() if rate.value is None}
+        reasons = " and ".join(dict.fromkeys(status.why(name) for name, status in lacking.items()))
+        given = ",".join(f"{name}=NUMBER" for name in lacking)
+        raise NoPlot(f"ranks: no row has a score: {reasons}; give exchange rates with {option('amrs', given)}")
     axis = analysis_axes.axis(query.rank_by, query.measure) if query.rank_by else None
     weights = ", ".join(f"{name} {weight:g}" for name, weight in query.weights.items())
     notes = [] if axis else [f"Dynascore ({_rates(board)}; {rows.measure}; weights {weights})."]
@@ -139,7 +142,10 @@ def make_winners(rows: PlotRows) -> Drawing:
     rates = {}
     for name, rate in board.rates.items():
         if rate.value is None:
-            raise NoPlot(f"{plot}: the AMRS of {name} is undefined ({rate.status.value})")
+            given = option("amrs", f"{name}=NUMBER")
+            raise NoPlot(
+                f"{plot}: {rate.status.why(name)}, so no exchange rate of {name} (AMRS) follows; give one with {given}"
+            )
         rates[name] = rate.value
     candidates = candidates_of(board, rates)
     presets = {

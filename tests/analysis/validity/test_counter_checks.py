@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.analysis.causes import MORE_QUERIES
 from harness.analysis.table import Cause, Finding, Validity
 from harness.analysis.validity import counter_checks, machine_speed
 from harness.analysis.validity.findings import of_cell
@@ -296,6 +297,7 @@ def test_energy_measured_outside_the_trials_is_missing(counted_s: float, covered
     assert [(each.cause, each.validity) for each in found] == [(Cause.GPU_UNSAID, Validity.CLEAN)] * (not covered)
     if not covered:
         assert f"the GPUs' energy was counted over {counted_s:.2g} s for 1 s of trials, too far off" in found[0].text
+        assert found[0].text.endswith(f"trials that last longer give one: {MORE_QUERIES}")
 
 
 def test_gpu_checks_are_part_of_the_machine_checks() -> None:

@@ -41,12 +41,23 @@ def test_malformed_targets_and_measures_are_refused(targets: list[str], least: l
 
 def test_percentile_needs_enough_queries() -> None:
     criteria = acceptance.parse_criteria(["p95=1ms"], [])
-    acceptance.check_sample_size(criteria, 130)
-    acceptance.check_sample_size(acceptance.parse_criteria(["mean=1ms"], []), 1)
-    with pytest.raises(
-        UsageError, match=r"^129 timed queries show no p95, which takes 130; raise --queries, add .*\(--unjudged times"
-    ):
-        acceptance.check_sample_size(criteria, 129)
+    acceptance.check_sample_size(criteria, 130, 130)
+    acceptance.check_sample_size(acceptance.parse_criteria(["mean=1ms"], []), 1, 1)
+    with pytest.raises(UsageError) as raised:
+        acceptance.check_sample_size(criteria, 129, 300)
+    assert str(raised.value) == (
+        "129 timed queries show no p95, which takes 130; raise --queries (the dataset has 300 judged queries), or ask"
+        " --max-latency mean=..."
+    )
+
+
+def test_more_queries_are_never_asked_of_a_dataset_that_has_no_more() -> None:
+    with pytest.raises(UsageError) as raised:
+        acceptance.check_sample_size(acceptance.parse_criteria(["p95=1ms"], []), 30, 30)
+    assert str(raised.value) == (
+        "30 timed queries show no p95, which takes 130; the dataset has only 30 judged queries: time others too"
+        " (--unjudged), judge more, or ask --max-latency mean=..."
+    )
 
 
 def test_numbers_and_sizes_are_read_or_refused() -> None:

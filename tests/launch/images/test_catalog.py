@@ -69,7 +69,7 @@ def test_parameters_keep_their_types(images: Path) -> None:
 
 
 def test_unknown_system_suggests_the_nearest_name(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UnknownName, match=r"^unknown system 'bm52'. Did you mean 'bm25'\? Known: bm25$"):
+    with pytest.raises(UnknownName, match=r"^unknown system 'bm52'. Did you mean 'bm25'\?$"):
         catalog.system("bm52", images)
     monkeypatch.delenv("HARNESS_IMAGES", raising=False)
     with pytest.raises(UnknownName, match=r"Systems of your own are found once HARNESS_IMAGES names their folder$"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from harness.analysis.table import Validity
 from harness.driver.records import Outcome
 from harness.estimate import Estimate
 from harness.report import page as pages
@@ -44,9 +46,11 @@ def test_a_page_opens_with_the_ranking_of_the_largest_group(page: Page) -> None:
 @pytest.mark.parametrize("width", [390, 1280])
 def test_answer_is_the_first_screen(open_file: Open, file: Path, width: int) -> None:
     page = open_file(file, "", width=width, height=800)
-    answer, controls = (page.locator(f"#{name}").bounding_box() for name in ("answer", "choices"))
-    assert answer is not None and controls is not None and answer["y"] < 200
-    assert answer["y"] + answer["height"] <= controls["y"]
+    places = ("answer", "figure-front", "table", "choices")
+    answer, *others = (page.locator(f"#{name}").bounding_box() for name in places)
+    assert answer is not None and answer["y"] < 200
+    for before, after in itertools.pairwise((answer, *others)):
+        assert before is not None and after is not None and before["y"] + before["height"] <= after["y"]
     assert page.locator("#answer table").first.is_visible()
     assert page.locator("#controls").is_visible() == (width > 760), "a phone shows controls when asked to"
     if width < 760:
@@ -71,6 +75,25 @@ def test_no_column_is_cut(open_rows: Open, width: int, made_of: str) -> None:
           .map((box) => [box.id, box.scrollWidth, box.clientWidth])"""
     )
     assert cut == []
+
+
+def test_rows_that_cannot_be_scored_are_not_called_ranked(open_rows: Open) -> None:
+    rows, samples = made.rows(3)
+    same = [replace(row, outcome=Outcome.OK, measures=dict.fromkeys(made.MEASURES, Estimate(0.5))) for row in rows]
+    page = open_rows([replace(row, validity=Validity.CLEAN) for row in same], samples)
+    expect(page.locator("#summary")).to_contain_text("0 rows are ranked. 3 rows have no rank; the table says why.")
+    why = "no two rows differ enough in accuracy, so nothing says how much cost a point of accuracy is worth"
+    expect(page.locator("#summary")).to_contain_text(f"No score: {why}. Type its exchange rate below")
+    expect(page.locator("#body tr").first).to_contain_text(f"not ranked: {why}")
+    expect(page.locator("#figure-winners")).to_contain_text(f"No map: {why}.")
+
+
+def test_null_system_is_explained_at_its_name(open_rows: Open) -> None:
+    rows, samples = made.rows(2)
+    page = open_rows([replace(rows[0], system="null"), replace(rows[1], system="bm25")], samples)
+    meant = "null answers at once, without a search: its latency is what harness itself adds to a query"
+    assert page.get_by_title(meant).all_inner_texts() == ["null"]
+    expect(page.locator("#answer")).to_contain_text(f"{meant}.")
 
 
 def test_every_picture_is_drawn_at_once(page: Page) -> None:

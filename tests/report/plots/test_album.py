@@ -184,8 +184,14 @@ def test_missing_picture_has_a_reason(published: Table) -> None:
     one = made([row("bm25", "cpu1-mem1", 0)])
     why = "\n".join(album.plots_of(one, {}, ASKED).missing)
     assert "all rows are priced on one type, a1.medium" in why
-    assert "no picture of winners over the weights: the AMRS of cost is undefined (no pair)" in why
-    assert "no picture of ranks: no row has a score" in why
+    assert (
+        "no picture of winners over the weights: no two rows differ enough in accuracy, so no exchange rate of cost"
+        " (AMRS) follows; give one with --amrs cost=NUMBER" in why
+    )
+    assert (
+        "no picture of ranks: no row has a score: no two rows differ enough in accuracy; give exchange rates with"
+        " --amrs cost=NUMBER,latency=NUMBER" in why
+    )
     with pytest.raises(UnknownName, match="unknown measure 'RR@1'"):
         album.plots_of(one, {}, LeaderboardQuery("", "RR@1"))
 
