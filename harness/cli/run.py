@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from harness import config
+from harness import config, datasets
 from harness.analysis.results_folder import ReadResults
 from harness.analysis.table import Table
 from harness.aws import is_s3, price_list, rental
@@ -55,9 +55,10 @@ from harness.jobs.cell_plans import Planner, SuitePlan
 from harness.jobs.inputs import RunCallbacks, RunOptions
 from harness.jobs.orchestrator import RunSummary
 from harness.jobs.suite import Suite, load
+from harness.jobs.typed_suite import TypedSuite, are_systems
 from harness.launch import launchers
 from harness.launch.docker import DockerLauncher
-from harness.launch.images import platforms
+from harness.launch.images import catalog, platforms
 from harness.pricing import prices
 from harness.remote import folder_worker
 from harness.remote import run as remote_run
@@ -158,9 +159,55 @@ class _RunRequest:
 _run_request = record_options("request", _RunRequest)
 
 
+@dataclass(frozen=True)
+class _Typed:
+    """The dataset and the hardware of systems that a command names in place of a suite's file."""
+
+    dataset: str | None
+    cpus: int
+    memory: str
+
+    def suites(self, named: tuple[Path, ...], results: Path | str) -> tuple[Path, ...]:
+        """Return the files of the named suites, or the file written for the named systems."""
+        if self.dataset is None:
+            if given := [f"--{name}" for name in ("cpus", "memory") if name in given_parameters()]:
+                raise UsageError(f"{given[0]} is for systems with --dataset; a suite's file names its own profiles")
+            if named and are_systems(named):
+                names = " ".join(map(str, named))
+                raise UsageError(
+                    f"no suite {names}; for systems, name the documents too: harness run {names} --dataset ./my-data"
+                )
+            return named
+        if not named or not are_systems(named):
+            raise UsageError(
+                "--dataset is for systems, e.g. harness run bm25 minilm --dataset ./my-data; a suite's file names its"
+                " own datasets"
+            )
+        if isinstance(results, str):
+            raise UsageError(f"{results}: the suite of a command is written beside its results; name a suite's file")
+        systems = tuple(dict.fromkeys(map(str, named)))
+        catalog.named(systems)
+        datasets.find(self.dataset, Path.cwd())
+        path = TypedSuite(systems, self.dataset, self.cpus, self.memory).write(results)
+        say(f"the suite is {path}: to change what is measured, edit it, then {command('run', path)}", err=True)
+        return (path,)
+
+
+typed_options = record_options(
+    "typed",
+    _Typed,
+    click.option(
+        "--dataset", metavar="DATASET", help="With SYSTEM: a folder, a shipped dataset, or an id of ir_datasets."
+    ),
+    click.option("--cpus", type=click.IntRange(1), default=1, help="With SYSTEM: CPUs."),
+    click.option("--memory", default="1GiB", metavar="SIZE", help="With SYSTEM: the memory limit."),
+)
+
+
 @click.command()
 @mirrored("contested")
-@click.argument("suites", type=SUITE_FILE, nargs=-1, metavar="SUITE...")
+@click.argument("suites", type=SUITE_FILE, nargs=-1, metavar="SUITE...|SYSTEM...")
+@typed_options
 @results_option
 @only_option
 @click.option("--fresh", is_flag=True, help="Measure finished jobs again too; earlier results stay.")
@@ -188,8 +235,13 @@ _run_request = record_options("request", _RunRequest)
 @click.option("--part", type=PATH, hidden=True, help="For workers: what their agent wrote.")
 @launcher_choice
 @_run_request
-def run(suites: tuple[Path, ...], contested: Path | None, part: Path | None, request: _RunRequest) -> None:
+def run(
+    suites: tuple[Path, ...], typed: _Typed, contested: Path | None, part: Path | None, request: _RunRequest
+) -> None:
     """Run the jobs of each SUITE (a TOML file, or a shipped suite's name) that are not done yet, then print its table.
+
+    With SYSTEM... --dataset DATASET, measure these systems on one hardware profile; the suite is written beside the
+    results.
 
     Each job is stored when it ends, so the same command resumes a stopped run.  Exit code 1 if a cell has an unexpected
     outcome, or if nothing could be measured.
@@ -201,6 +253,7 @@ def run(suites: tuple[Path, ...], contested: Path | None, part: Path | None, req
         with choice.open() as launcher:
             sys.exit(0 if run_part(part, options, launcher, _storage) else 1)
     _check_options(request)
+    suites = typed.suites(suites, request.results)
     if contested is not None:
         stored = StoredResults(contested, choice.cache)
         found = stored.priced(stored.read())
@@ -211,7 +264,7 @@ def run(suites: tuple[Path, ...], contested: Path | None, part: Path | None, req
             return
         request = replace(request, cells=cells)
     if not suites:
-        raise UsageError("name the SUITE to run, e.g. harness run suites/quickstart.toml")
+        raise UsageError("name the SUITE to run, e.g. harness run quickstart, or systems with --dataset")
     if request.in_cloud and request.cloud.dry_run and request.work is None:
         _quote(suites, request)
         return
@@ -398,7 +451,8 @@ def _finish(location: ResultsLocation, suite: Suite, summary: RunSummary) -> Tab
 
 
 @click.command()
-@click.argument("suites", type=SUITE_FILE, nargs=-1, required=True, metavar="SUITE...")
+@click.argument("suites", type=SUITE_FILE, nargs=-1, required=True, metavar="SUITE...|SYSTEM...")
+@typed_options
 @results_option
 @only_option
 @click.option("--fresh", is_flag=True, help="Plan as if no job were done.")
@@ -410,7 +464,7 @@ def _finish(location: ResultsLocation, suite: Suite, summary: RunSummary) -> Tab
 @destination_options(*FORMATS, wide=True)
 @launcher_choice
 @_run_request
-def plan(suites: tuple[Path, ...], price: bool, destination: Destination, request: _RunRequest) -> None:
+def plan(suites: tuple[Path, ...], typed: _Typed, price: bool, destination: Destination, request: _RunRequest) -> None:
     """List the cells of each SUITE, done and to do, and the time that is left.  Runs nothing, fetches no data, needs no
     engine.
 
@@ -418,6 +472,7 @@ def plan(suites: tuple[Path, ...], price: bool, destination: Destination, reques
     harness assumes 30 s per job and 0.1 s per query, and for an index build 60 s and 0.01 s per document. ~ marks
     estimates.  An index shared by several cells counts once.  Exit code 1 if a dataset's folder does not exist.
     """
+    suites = typed.suites(suites, request.results)
     with request.choice.open() as launcher:
         planner = Planner(launcher)
         planned = [request.plan(path, planner) for path in suites]

@@ -330,3 +330,69 @@ def test_only_contested_cells_are_measured_again(harness: Call, bench: Bench, mo
     unnamed = harness("run", "--contested", "stored")
     assert unnamed.exit_code == 2 and "suites/test-suite.toml does not exist; name its SUITE" in unnamed.stderr
     assert harness("run").exit_code == 2
+
+
+@pytest.mark.slow
+def test_systems_and_a_dataset_are_measured_without_a_file(harness: Call, bench: Bench) -> None:
+    bench.plant("other")
+    for typed in (["planted"], ["other"]):
+        done = harness("run", *typed, "--dataset", "tiny", "--launcher", "fake")
+        assert done.exit_code == 0, done.output
+        told = "the suite is results/tiny.toml: to change what is measured, edit it, then harness run results/tiny.toml"
+        assert told in done.stderr
+        )
+    assert (bench.folder / "results" / "tiny.toml").read_text() == (
+        "# Written by harness. Edit it, then: harness run results/tiny.toml\n"
+        'systems = ["planted", "other"]\ndatasets = ["../tiny"]\nprofiles = ["cpu1-mem1"]\n'
+    )
+    assert "| planted " in done.stdout and "| other " in done.stdout, "a second command adds a row"
+    again = harness("run", "results/tiny.toml", "--launcher", "fake")
+    assert "0 jobs run, 11 done before" in again.stderr and again.stdout == done.stdout
+    listed = harness("plan", "other", "planted", "--dataset", "./tiny", "--launcher", "fake")
+    assert listed.exit_code == 0 and "to do" not in listed.stdout, listed.output
+
+
+def test_hardware_that_no_profile_has_is_written_into_the_suite(harness: Call, bench: Bench) -> None:
+    done = harness("plan", "planted", "--dataset", "./tiny", "--cpus", "2", "--memory", "1536MiB", "--launcher", "fake")
+    assert done.exit_code == 0, done.output
+    assert (
+        (bench.folder / "results" / "tiny-cpu2-mem1536m.toml")
+        .read_text()
+        .endswith('profiles = ["cpu2-mem1536m"]\n\n[hardware.cpu2-mem1536m]\ncpus = 2\nmemory = "1536MiB"\n')
+    )
+
+
+def test_edited_suite_keeps_its_keys_and_another_one_is_refused(harness: Call, bench: Bench) -> None:
+    bench.plant("other")
+    typed = ["--dataset", "./tiny", "--launcher", "fake"]
+    assert harness("plan", "planted", *typed).exit_code == 0
+    file = bench.folder / "results" / "tiny.toml"
+    file.write_text(f"{file.read_text()}\n[protocol]\ntrials = 2  # quick\n")
+    assert harness("plan", "other", *typed).exit_code == 0
+    assert 'systems = ["planted", "other"]' in file.read_text() and "trials = 2  # quick" in file.read_text()
+    file.write_text(file.read_text().replace("cpu1-mem1", "cpu2-mem4"))
+    refused = harness("plan", "other", *typed)
+    assert (refused.exit_code, refused.stderr) == (
+        2,
+        "harness: results/tiny.toml: its datasets or profiles are others by now; run it as a suite, or move it away\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["planted"], "no suite planted; for systems, name the documents too: harness run planted --dataset ./my-data"),
+        (["a.toml", "--dataset", "./tiny"], "--dataset is for systems, e.g. harness run bm25 minilm"),
+        (["a.toml", "--cpus", "2"], "--cpus is for systems with --dataset; a suite's file names its own profiles"),
+        (["plantid", "--dataset", "./tiny"], "unknown system 'plantid'. Did you mean 'planted'?"),
+        (["planted", "--dataset", "tinny"], "unknown dataset 'tinny'; known: a folder such as ./my-data"),
+        (["planted", "--dataset", "./tiny", "--memory", "lots"], "--memory: "),
+        (["planted", "--dataset", "./tiny", "--results", "s3://bucket/r"], "name a suite's file"),
+    ],
+)
+def test_wrong_words_for_a_run_are_one_line_and_write_nothing(
+    harness: Call, bench: Bench, arguments: list[str], words: str
+) -> None:
+    refused = harness("run", *arguments, "--launcher", "fake")
+    assert refused.exit_code == 2 and words in refused.stderr and refused.stderr.count("\n") == 1, refused.output
+    assert not (bench.folder / "results").exists()
