@@ -184,7 +184,7 @@ class _Typed:
                 " own datasets"
             )
         if isinstance(results, str):
-            raise UsageError(f"{results}: the suite of a command is written beside its results; name a suite's file")
+            raise UsageError(f"{results}: the suite of a command is written next to its results; name a suite's file")
         systems = tuple(dict.fromkeys(map(str, named)))
         catalog.named(systems)
         datasets.find(self.dataset, Path.cwd())
@@ -240,7 +240,7 @@ def run(
 ) -> None:
     """Run the jobs of each SUITE (a TOML file, or a shipped suite's name) that are not done yet, then print its table.
 
-    With SYSTEM... --dataset DATASET, measure these systems on one hardware profile; the suite is written beside the
+    With SYSTEM... --dataset DATASET, measure these systems on one hardware profile; the suite is written next to the
     results.
 
     Each job is stored when it ends, so the same command resumes a stopped run.  Exit code 1 if a cell has an unexpected

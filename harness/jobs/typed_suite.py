@@ -1,6 +1,6 @@
 """The suite of a command line that names systems, a dataset and hardware in place of a file.
 
-It is written beside the results, so that the next step is to edit it: the same suite measures nothing again.
+It is written next to the results, so that the next step is to edit it: the same suite measures nothing again.
 """
 
 from __future__ import annotations

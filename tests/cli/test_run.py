@@ -340,7 +340,6 @@ def test_systems_and_a_dataset_are_measured_without_a_file(harness: Call, bench:
         assert done.exit_code == 0, done.output
         told = "the suite is results/tiny.toml: to change what is measured, edit it, then harness run results/tiny.toml"
         assert told in done.stderr
-        )
     assert (bench.folder / "results" / "tiny.toml").read_text() == (
         "# Written by harness. Edit it, then: harness run results/tiny.toml\n"
         'systems = ["planted", "other"]\ndatasets = ["../tiny"]\nprofiles = ["cpu1-mem1"]\n'
