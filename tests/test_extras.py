@@ -129,7 +129,7 @@ def test_missing_extra_is_one_line_where_it_is_needed(tmp_path: Path) -> None:
     )
     assert done["viable minilm --dataset scifcat"] == (
         2,
-        f"harness: unknown dataset 'scifcat'. Did you mean 'scifact'? Known: {known}; {IR_DATASETS}",
+        "harness: unknown dataset 'scifcat'. Did you mean 'scifact'?",
     )
     assert not [path.name for path in tmp_path.iterdir() if path.name not in ("cache", "xor")]
 

@@ -54,7 +54,8 @@ UNCHECKED = {
     "JudgedChunk": "ids, none of which is shown",
     "RelevantPosition": "ids, which are joined with those of runs, and none of which is shown",
     "Table": "this user's own cache of rows",
-    "list[_Evidence]": "this user's own cache of rows",
+    "list[tuple[str | None, SampleFacts | None, int | None]]": "this user's own cache of rows",
+    "dict[str, QualityDifference]": "this user's own cache of rows",
 }
 PLAIN = (int, float, bool, type(None), ForeignText, Printed, Path, datetime.date)
 

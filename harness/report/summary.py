@@ -503,7 +503,8 @@ def _dashes(rows: Sequence[Row], shown: Sequence[Figure] | None) -> Iterator[str
         who = "" if len(held) == len(measured) else f" of {_named([*held.values()], measured)}"
         remedy = _filled_by(next(iter(held.values())), reason)
         lines[remedy or reason].append(f"no {joined_by_and([*names[reason]])}{who}: {reason}")
-    for remedy, parts in lines.items():
+    # A damaged file or a missing judgement comes before a sample that is small.
+    for remedy, parts in sorted(lines.items(), key=lambda item: item[0] not in lacking):
         yield "; ".join(parts) + ("" if remedy in lacking else f". {remedy[0].upper()}{remedy[1:]}.")
 
 

@@ -348,9 +348,9 @@ def test_dashes_with_one_remedy_share_a_line_and_other_reasons_have_their_own() 
     unpriced = {"usd_per_million": Estimate(None), "price_note": "no type has 9 GPUs"}
     made = section(row("bm25", **few), row("minilm", **few, **unpriced))
     assert [line for line in made.notes if line.startswith("no ")] == [
+        "no cost of minilm: no type has 9 GPUs",
         "no p95: p95 needs 130 queries, timed 5; no interval of the latency: an interval needs 30 queries, there are 5."
         f" {_MORE}",
-        "no cost of minilm: no type has 9 GPUs",
     ]
 
 
