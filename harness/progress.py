@@ -158,13 +158,13 @@ def _open_bars() -> Bars:
     from rich.text import Text
 
     class Remark(ProgressColumn):
-        """Column with the time left of a task, else its phase and the time that it needs at its present speed."""
+        """Column with the time left of a task, else its phase; of a build with the time left at its present speed."""
 
         def render(self, task: Task) -> Text:
             """Return the text of now."""
             remark = task.fields["left"]() or task.fields["phase"]
-            if (seconds := task.time_remaining) and not task.fields["left"]():
-                remark = f"{remark}, {duration(seconds)} left" if remark else f"{duration(seconds)} left"
+            if remark == _PHASES["build"] and task.time_remaining:  # other tasks' steps differ in length
+                remark = f"{remark}, {duration(task.time_remaining)} left"
             return Text(remark, style="dim", no_wrap=True)
 
     width = _WIDE_BAR if console().width >= _WIDE else _NARROW_BAR
