@@ -97,7 +97,7 @@ lock: .venv/ready
 # Says in one line what is about to be installed as root, then makes the environment and installs the engine side by side.
 ready:
 	@scripts/with-engine --installs $(PYTHON)
-	@$(MAKE) --no-print-directory -j 2 .venv/ready engine
+	@$(MAKE) --silent --no-print-directory -j 2 .venv/ready engine
 
 # Installed, not started: with-engine starts it for as long as it is used.
 engine:

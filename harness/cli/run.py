@@ -279,6 +279,7 @@ class _FirstRows(RunCallbacks):
 
     def __init__(self, suite: Suite, cache: Path) -> None:
         self._stored = StoredResults(Path(suite.name), cache, suite.measures)
+        self._several = len(suite.datasets) > 1
         self._shown: set[Cell] = set()
 
     def stored(self, job: StoredJob) -> None:
@@ -295,7 +296,7 @@ class _FirstRows(RunCallbacks):
             built = build_rows([job], JobEvaluator(measures[:1]))
             for row in self._stored.priced(ReadResults(built.table, dict)).table.rows:
                 if row.system != NULL_SYSTEM:
-                    log.info("  %s", preliminary(row, spec.jobs))
+                    log.info("  %s", preliminary(row, spec.jobs, dataset=self._several))
 
 
 def _run_suite(suite: Path, request: _RunRequest) -> list[str]:

@@ -562,15 +562,15 @@ def _named(doubtful: Sequence[Row], rows: Sequence[Row]) -> str:
     return "; ".join(parts)
 
 
-def preliminary(row: Row, trials: int) -> str:
-    """Return the line of a row whose first trial alone is in."""
+def preliminary(row: Row, trials: int, *, dataset: bool) -> str:
+    """Return the line of a row whose first trial alone is in; ``dataset``: with the dataset's name."""
     figures = [
         *(f"{name} {digits(row.measured(name), '.3f')}" for name in tuple(row.measures)[:1]),
         *([f"{_mean_cell(row)} ms"] if row.latency.mean_s.value is not None else []),
         *([size(row.resources.peak_anon_bytes)] if row.resources.peak_anon_bytes is not None else []),
-        *([f"US$ {cost_cell(row)} per million queries"] if row.usd_per_million.value is not None else []),
+        *([f"US$ {cost_cell(row)} per 1M queries"] if row.usd_per_million.value is not None else []),
     ]
-    where = f"{row.system} on {row.dataset}, {hardware(row)}"
+    where = ", ".join((row.system, *([row.dataset] if dataset else []), hardware(row)))
     return f"{where}: {', '.join(figures)} (preliminary: trial 1 of {trials})"
 
 

@@ -226,7 +226,7 @@ def test_row_is_shown_once_its_first_trial_is_stored(harness: Call, bench: Bench
     bench.suite(protocol(3), measures=["P@1", "AP"])
     done = harness("run", "test-suite.toml", "--launcher", "fake")
     (first,) = [line for line in done.stderr.splitlines() if "preliminary" in line]
-    shown = r"  planted on tiny, 1 CPU, 256 MiB \(fake\): P@1 0\.\d+, [\d.]+ ms, .*US\$ [\d.]+\*? per million queries"
+    shown = r"  planted, 1 CPU, 256 MiB \(fake\): P@1 0\.\d+, [\d.]+ ms, .*US\$ [\d.]+\*? per 1M queries"
     assert re.fullmatch(rf"{shown} \(preliminary: trial 1 of 3\)", first), first
     assert done.stderr.index(first) < done.stderr.index("[3/3]")
     assert "preliminary" not in harness("run", "test-suite.toml", "--launcher", "fake").stderr
