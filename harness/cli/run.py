@@ -346,8 +346,8 @@ def demo(context: click.Context, /, **options: Any) -> None:
     """Measure four systems on SciFact, and print the answer: the main job in a few minutes.
 
     Runs the shipped suite `quickstart`; images and the corpus are prepared once.  Needs Linux, a Docker engine
-    (`harness doctor` checks it), two CPUs, 4 GiB of memory and 5 GB of disk.  Takes four to ten minutes the first time,
-    and seconds the second.
+    (`harness doctor` checks it), two CPUs, 4 GiB of memory and 5 GB of disk.  The first row comes after a
+    minute, all after five to ten minutes; a second run takes seconds.
     """
     context.invoke(run, suites=(config.data_root() / "suites" / "quickstart.toml",), **options)
 
