@@ -23,6 +23,7 @@ from harness.jobs.pinning import pin_inputs
 from harness.jobs.plan import Planned, index_key, order, plan_here
 from harness.launch import host
 from harness.launch.base import Launcher, LaunchRequest, Prepared
+from harness.launch.images import assets
 from harness.launch.images.systems import System
 from harness.progress import TimeLeft, duration, task
 from harness.results.reader import FIRST_STAGE, read_jobs
@@ -110,6 +111,7 @@ def run_suite(inputs: Inputs, options: RunOptions, launcher: Launcher) -> RunSum
         run.inputs, _ = pin_inputs(run.inputs, store, launcher, ())
         jobs = plan_here(run.inputs, options, launcher)
         todo = [job for job in jobs if not job.done]
+        _foresee(run, todo)
         progress = _RunProgress(todo)
         finished = _first_trials(run, todo, progress)
         early = {(result.spec.cell, result.spec.job) for result, _ in finished}
@@ -131,6 +133,15 @@ def run_suite(inputs: Inputs, options: RunOptions, launcher: Launcher) -> RunSum
             finished += ended
             keys = _answering(run, keys, ended)
         return RunSummary(len(done_before), tuple(finished), frozenset(keys))
+
+
+def _foresee(run: _RunState, todo: Iterable[Planned]) -> None:
+    """Say which images cannot be made here for lack of weights, before anything is made; the other cells go on."""
+    images = run.inputs.images(job.cell for job in todo if not job.built and not job.cannot)
+    if images and run.launcher.fetches_files:
+        for name, reason in assets.lacking(images, run.options.cache, run.launcher.models).items():
+            log.info(reason)
+            run.prepared[name] = ImageError(reason)
 
 
 def _first_trials(run: _RunState, todo: Sequence[Planned], progress: _RunProgress) -> list[tuple[Result, Outcome]]:

@@ -18,7 +18,10 @@ import pytest
 from harness.analysis import results_folder, rows
 from harness.driver.records import Envelope, Outcome
 from harness.errors import StoreError, UsageError
+from harness.launch.base import Prepared
 from harness.launch.fake import FakeLauncher
+from harness.launch.images import assets
+from harness.launch.images.systems import System
 from harness.pricing import prices
 from harness.results import suite_record
 from harness.results.isolation import CONTAINER, FAKE
@@ -377,3 +380,42 @@ def test_trials_are_mixed_from_the_first_on_where_all_is_made(bench: Bench) -> N
     bench.run(again, path, fresh=True)
     first_round = [(job.spec.system, job.spec.envelope.name) for job in again.launched[:4]]
     assert len(set(first_round)) == 4, "one job of every cell, in the order of the seed"
+
+
+class _Fetching(FakeLauncher):
+    """Launcher that must fetch files before it can prepare a system."""
+
+    fetches_files = True
+
+    def __init__(self, cache: Path) -> None:
+        super().__init__()
+        self.cache, self.prepared = cache, list[str]()
+
+    def find(self, system: System) -> Prepared | None:
+        return super().find(system) if system.image in self.prepared else None
+
+    def prepare(self, system: System) -> Prepared:
+        self.prepared.append(system.image)
+        return super().prepare(system)
+
+
+def test_missing_weights_are_named_before_anything_is_made_and_others_are_measured(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.plant("other")
+    declared = (
+        '[[assets]]\nfolder = "m"\nlicence = "MIT"\nhub = "a/m"\nrevision = "{}"\n[assets.sha256]\n"w.bin" = "{}"\n'
+    )
+    file = bench.folder / "engines" / "planted" / "systems" / "other.toml"
+    file.write_text(f"{file.read_text()}{declared.format('a' * 40, '0' * 64)}")
+    monkeypatch.setattr(assets, "_quiet_python", lambda *_: "no network")
+    launcher = _Fetching(bench.cache)
+    done = bench.run(launcher, bench.suite(systems=["planted", "other"]))
+    lines = bench.screen.getvalue().splitlines()
+    named = next(number for number, line in enumerate(lines) if "other: cannot find w.bin of 'm'" in line)
+    assert named < next(number for number, line in enumerate(lines) if line.endswith(": image ..."))
+    assert {result.spec.cell.system: result.outcome for result, _ in done.jobs} == {
+        "planted": Outcome.OK,
+        "other": Outcome.CRASH,
+    }
+    assert len(launcher.prepared) == 1

@@ -19,7 +19,7 @@ import sys
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
@@ -31,7 +31,7 @@ from harness.containment import inside, open_zip, tar_entries
 from harness.driver.records import digest
 from harness.errors import ImageError
 from harness.launch.images import locks, platforms, registry
-from harness.launch.images.systems import Asset, checksums
+from harness.launch.images.systems import Asset, System, checksums
 from harness.untrusted import MAX_TEXT, one_line
 
 log = logging.getLogger(__name__)
@@ -108,6 +108,35 @@ def fetch(owner: str, assets: tuple[Asset, ...], cache: Path, models: Path | Non
     return tree
 
 
+def lacking(systems: Mapping[str, System], cache: Path, models: Path | None) -> dict[str, str]:
+    """Return why a system's files cannot be had here, by the key of the system, where that is sure before a download.
+
+    The model hub is asked at most once: if it does not answer for one model, it answers for none.
+    """
+    answers: bool | None = None
+    found: dict[str, str] = {}
+    for key, system in systems.items():
+        for asset in (each for part in system.parts for each in (*part.assets, *part.engine_assets)):
+            missing = sorted(name for name, sha in asset.sha256.items() if not (cache / "files" / sha).is_file())
+            files, remark = _from_models(asset, missing, models)
+            if asset.package is not None or len(files) == len(missing):
+                continue
+            if answers is None and asset.hub is not None and asset.revision is not None:
+                answers = _quiet_python(_HUB_PROBE, [asset.hub, asset.revision], _HUB_PROBE_S) is None
+            if not answers or asset.hub is None:
+                silent = f"the hub does not answer for {asset.hub}" if asset.hub else "not on the hub"
+                found[key] = _not_found(key, asset, missing, (silent, remark))
+                break
+    return found
+
+
+def _not_found(owner: str, asset: Asset, missing: Iterable[str], remarks: Iterable[str]) -> str:
+    return (
+        f"{owner}: cannot find {', '.join(sorted(missing))} of {asset.folder!r}: {'; '.join(remarks)}; "
+        f"connect to the network, or put the files into a local models folder under {asset.folder}/"
+    )
+
+
 def not_pinned(owner: str, assets: tuple[Asset, ...]) -> str | None:
     """Name the unpinned assets and the remedy in one line; ``None`` if all are pinned."""
     unpinned = [asset.folder for asset in assets if asset.unpinned]
@@ -165,10 +194,7 @@ def _obtain(owner: str, asset: Asset, missing: dict[str, str], *, cache: Path, m
                 _cache_file(path, missing.pop(name), f"{asset.folder}/{name}", remark, cache)
         if not missing:
             return
-    raise ImageError(
-        f"{owner}: cannot find {', '.join(sorted(missing))} of {asset.folder!r}: {'; '.join(remarks)}; "
-        f"connect to the network, or put the files into a local models folder under {asset.folder}/"
-    )
+    raise ImageError(_not_found(owner, asset, missing, remarks))
 
 
 def _from_hub(asset: Asset, names: list[str], scratch: Path) -> tuple[dict[str, Path], str]:

@@ -19,9 +19,9 @@ import pytest
 from harness import filesystem
 from harness.errors import ImageError, StoreError
 from harness.launch.images import assets, registry
-from harness.launch.images.systems import Asset
+from harness.launch.images.systems import Asset, System
 from tests.fuzz import archive_changes
-from tests.support import package_index, wheel_file
+from tests.support import job_fixtures, package_index, wheel_file
 
 FILES = {"config.json": b"{}", "weights.bin": b"\x00\x01" * 500}
 
@@ -340,3 +340,43 @@ def test_an_engine_without_packages_has_an_empty_wheelhouse(tmp_path: Path, monk
     monkeypatch.undo()
     place = assets.wheels(lock(tmp_path / "toys", ""), (), tmp_path / "cache")
     assert not list(place.iterdir())
+
+
+def _needing(name: str, **keys: str) -> System:
+    return job_fixtures.system(name).model_copy(update={"assets": asset(folder=name, **keys)})
+
+
+def test_weights_that_cannot_be_had_are_foreseen_with_one_question_to_the_hub(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(
+        assets, "_quiet_python", lambda _script, arguments, _timeout: asked.append(arguments[0]) or "no"
+    )
+    hub = {"hub": "someone/model", "revision": "a" * 40}
+    systems = {
+        "first": _needing("first", **hub),
+        "second": _needing("second", **hub),
+        "local": _needing("local", **hub),
+        "packed": _needing("packed", package="toy==1", package_sha256="b" * 64),
+    }
+    write(tmp_path / "models" / "local")
+    found = assets.lacking(systems, tmp_path / "cache", tmp_path / "models")
+    assert found == {
+        name: f"{name}: cannot find config.json, weights.bin of {name!r}: the hub does not answer for someone/model; not"
+        f" in the local folder {tmp_path / 'models' / name}; connect to the network, or put the files into a local models"
+        f" folder under {name}/"
+        for name in ("first", "second")
+    }
+    assert asked == ["someone/model"]
+    for name, data in FILES.items():
+        (tmp_path / "cache" / "files").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "cache" / "files" / sha256(data)).write_bytes(data)
+        assert name
+    assert assets.lacking(systems, tmp_path / "cache", None) == {}, "the cache has them"
+
+
+def test_nothing_is_foreseen_where_the_hub_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assets, "_quiet_python", lambda *_: None)
+    system = _needing("first", hub="someone/model", revision="a" * 40)
+    assert assets.lacking({"first": system}, tmp_path / "cache", None) == {}
