@@ -350,9 +350,12 @@ def test_weights_that_cannot_be_had_are_foreseen_with_one_question_to_the_hub(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(
-        assets, "_quiet_python", lambda _script, arguments, _timeout: asked.append(arguments[0]) or "no"
-    )
+
+    def silent(_script: str, arguments: list[str], _timeout_s: float) -> str:
+        asked.append(arguments[0])
+        return "no answer"
+
+    monkeypatch.setattr(assets, "_quiet_python", silent)
     hub = {"hub": "someone/model", "revision": "a" * 40}
     systems = {
         "first": _needing("first", **hub),
@@ -363,16 +366,15 @@ def test_weights_that_cannot_be_had_are_foreseen_with_one_question_to_the_hub(
     write(tmp_path / "models" / "local")
     found = assets.lacking(systems, tmp_path / "cache", tmp_path / "models")
     assert found == {
-        name: f"{name}: cannot find config.json, weights.bin of {name!r}: the hub does not answer for someone/model; not"
-        f" in the local folder {tmp_path / 'models' / name}; connect to the network, or put the files into a local models"
-        f" folder under {name}/"
+        name: f"{name}: cannot find config.json, weights.bin of {name!r}: the hub does not answer for someone/model;"
+        f" not in the local folder {tmp_path / 'models' / name}; connect to the network, or put the files into a local"
+        f" models folder under {name}/"
         for name in ("first", "second")
     }
     assert asked == ["someone/model"]
-    for name, data in FILES.items():
-        (tmp_path / "cache" / "files").mkdir(parents=True, exist_ok=True)
+    (tmp_path / "cache" / "files").mkdir(parents=True)
+    for data in FILES.values():
         (tmp_path / "cache" / "files" / sha256(data)).write_bytes(data)
-        assert name
     assert assets.lacking(systems, tmp_path / "cache", None) == {}, "the cache has them"
 
 
