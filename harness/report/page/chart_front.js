@@ -1,7 +1,8 @@
 // Accuracy against what it costs, with the Pareto front (Figure 1 of Santhanam et al. 2023).
+// The larger mark keeps its name where two names would overlap.
 const MARKS = {
-  front: { symbol: "circle", symbolSize: 11, z: 5 },
-  contested: { symbol: "diamond", symbolSize: 14, z: 4 },
+  front: { symbol: "circle", symbolSize: 13, z: 5 },
+  contested: { symbol: "diamond", symbolSize: 12, z: 4 },
   dominated: { symbol: "circle", symbolSize: 8, z: 3 },
 };
 const MOST_BARS = 150;
