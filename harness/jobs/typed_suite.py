@@ -14,6 +14,7 @@ from pathlib import Path
 import tomlkit
 
 from harness import filesystem
+from harness.commands import command
 from harness.config import read_toml
 from harness.datasets import dataset_name, folder_of
 from harness.driver.records import Envelope
@@ -80,7 +81,7 @@ class TypedSuite:
 
     def _document(self, path: Path, wanted: dict[str, list[str]], profile: Envelope) -> tomlkit.TOMLDocument:
         document = tomlkit.document()
-        document.add(tomlkit.comment(f"Written by harness. Edit it, then: harness run {path}"))
+        document.add(tomlkit.comment(f"Written by harness. Edit it, then: {command('run', path)}"))
         document.add("systems", list(self.systems))
         for key, value in wanted.items():
             document.add(key, value)
