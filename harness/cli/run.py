@@ -172,11 +172,9 @@ class _Typed:
         if self.dataset is None:
             if given := [f"--{name}" for name in ("cpus", "memory") if name in given_parameters()]:
                 raise UsageError(f"{given[0]} is for systems with --dataset; a suite's file names its own profiles")
-            if named and are_systems(named) and not any(path.is_dir() for path in named):
-                names = " ".join(map(str, named))
-                raise UsageError(
-                    f"no suite {names}; for systems, name the documents too: harness run {names} --dataset ./my-data"
-                )
+            if named and are_systems(named) and not any(path.exists() for path in named):
+                again = command("run", *named, dataset="./my-data")
+                raise UsageError(f"no suite {' '.join(map(str, named))}; for systems, name the documents too: {again}")
             return named
         if not named or not are_systems(named):
             raise UsageError(
