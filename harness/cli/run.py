@@ -50,7 +50,7 @@ from harness.driver.records import Outcome
 from harness.errors import FileError, HarnessError, UsageError, counted
 from harness.evaluation import measure_names
 from harness.experiments.contested import contested_cells
-from harness.jobs import cell_plans, inputs, orchestrator
+from harness.jobs import cell_plans, orchestrator, preflight
 from harness.jobs.cell_plans import Planner, SuitePlan
 from harness.jobs.inputs import RunCallbacks, RunOptions
 from harness.jobs.orchestrator import RunSummary
@@ -241,8 +241,10 @@ def run(
     With SYSTEM... --dataset DATASET, measure these systems on one hardware profile; the suite is written next to the
     results.
 
-    Each job is stored when it ends, so the same command resumes a stopped run.  Exit code 1 if a cell has an unexpected
-    outcome, or if nothing could be measured.
+    Before anything is made, it names all data, weights, hardware and disk that are missing, and how long it takes; only
+    missing data stops it.  Each job is stored when it ends, so the same command resumes a stopped run.
+
+    Exit code 1 if a cell has an unexpected outcome, or if nothing could be measured.
     """
     choice = request.choice
     if part is not None:
@@ -311,7 +313,7 @@ def _run_suite(suite: Path, request: _RunRequest) -> list[str]:
             summary, errors = _ended(_run_in_folder(loaded, options, request))
         else:
             with choice.open() as launcher:
-                summary = orchestrator.run_suite(inputs.gather(loaded, options), options, launcher)
+                summary = orchestrator.run_suite(preflight.gather(loaded, options, launcher), options, launcher)
             errors = summary.complaints
         if summary is not None and (nothing := nothing_measured(_finish(location, loaded, summary).rows)):
             errors = [*errors, nothing]

@@ -97,6 +97,19 @@ def missing_folder(location: DatasetLocation) -> FileError | None:
     return None if isinstance(location, IrDataset) else _formats.missing_folder(folder_of(location))
 
 
+def missing_files(location: DatasetLocation) -> FileError | None:
+    """Return the error of a location whose folder does not exist or lacks a file; ir_datasets may still fetch its own.
+
+    Nothing is read.
+    """
+    if not isinstance(location, IrDataset):
+        try:
+            _formats.name_of(folder_of(location))
+        except FileError as error:
+            return error
+    return None
+
+
 def load(location: DatasetLocation, cache: Path, progress: Progress = silent) -> Dataset:
     """Read and check a dataset; stream the corpus into the cache once.
 

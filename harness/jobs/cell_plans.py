@@ -42,14 +42,17 @@ class Planner:
     launcher: Launcher
     _built: set[tuple[str, str]] = field(default_factory=set)
 
-    def plan(self, suite: Suite, options: RunOptions) -> SuitePlan:
+    def plan(self, suite: Suite, options: RunOptions, without: Collection[str] = ()) -> SuitePlan:
         """Plan a suite; nothing is run, fetched or built.
+
+        Args:
+            without: names of datasets that count as absent.
 
         Raises:
             UsageError: as :func:`harness.jobs.inputs.gather`.
         """
         absent: list[Cell] = []
-        gathered = inputs.gather(suite, options, absent)
+        gathered = inputs.gather(suite, options, absent, without)
         try:
             jobs, engine = plan_here(gathered, options, self.launcher), True
         except EngineError:  # listing needs none

@@ -25,6 +25,8 @@ BUILD_S = 60.0
 SETUP_S = 300.0
 # What one instance reads from S3 and unpacks a second, on small types.
 BYTES_PER_S = 50e6
+# What an engine's image and its packages take on a disk: 0.1 (tantivy) to 1.1 GB (dense).
+ENGINE_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,11 @@ class Index:
             return False
 
 
+def expected_bytes(corpus: PreparedCorpus) -> int:
+    """Return a rough size of a corpus's index."""
+    return _INDEX_OF_CORPUS * (corpus.folder / "corpus.jsonl").stat().st_size
+
+
 def find(cache: Path, key: str) -> Index | None:
     """Return the finished index of that key, if any."""
     return read(folder(cache, key))
@@ -179,9 +184,8 @@ def _measure(
     check_room(job.folder)  # also after success: an indexer may have lost files that did not fit
     measured = collected.measured
     if collected.outcome is not Outcome.OK or measured is None:
-        size = (corpus.folder / "corpus.jsonl").stat().st_size
         output = f"{collected.detail} {ended.log.decode('utf-8', 'replace')}"
-        check_room(job.folder, output, _INDEX_OF_CORPUS * size)
+        check_room(job.folder, output, expected_bytes(corpus))
         raise _failed(collected.outcome, collected.detail)
     size, checksum = content(job.index_dir, most_index_bytes(job), time.monotonic() + job.limits.build_s)
     if (measured.resumed_s or 0) > before_s:

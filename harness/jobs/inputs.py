@@ -201,11 +201,14 @@ class Inputs:
         return {system.image: system for system in (*searching, *building)}  # one image serves all languages
 
 
-def gather(suite: Suite, options: RunOptions, absent: list[Cell] | None = None) -> Inputs:
+def gather(
+    suite: Suite, options: RunOptions, absent: list[Cell] | None = None, without: Collection[str] = ()
+) -> Inputs:
     """Load and check everything that the suite names.
 
     Args:
         absent: takes the cells whose datasets are not on this machine; without it, they are fetched, or fail.
+        without: names of datasets that count as absent.
 
     Raises:
         UsageError: a name or a measure is unknown, a file is wrong, ``only`` matches nothing, or a sample is too small
@@ -222,7 +225,11 @@ def gather(suite: Suite, options: RunOptions, absent: list[Cell] | None = None) 
             raise UsageError(f"the suite {suite.name} declares no contested cell; name a suite that declares them")
     declared = suite.datasets
     if absent is not None:
-        declared = tuple(name for name in declared if datasets.is_here(datasets.find(name, options.suite_dir)))
+        declared = tuple(
+            name
+            for name in declared
+            if dataset_name(name) not in without and datasets.is_here(datasets.find(name, options.suite_dir))
+        )
         here = set(map(dataset_name, declared))
         absent += [cell for cell in cells if cell.dataset not in here]
         cells = [cell for cell in cells if cell.dataset in here]

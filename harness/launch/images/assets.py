@@ -93,7 +93,7 @@ def fetch(owner: str, assets: tuple[Asset, ...], cache: Path, models: Path | Non
     if complaint := not_pinned(owner, assets):
         raise ImageError(complaint)
     pins = checksums(assets)
-    tree = cache / "assets" / digest(pins)[:16]
+    tree = _tree(assets, cache)
     if all(_has_content(tree / name, sha) for name, sha in pins.items()):
         tree.mkdir(parents=True, exist_ok=True)  # a system without assets has an empty folder
         return tree
@@ -111,23 +111,39 @@ def fetch(owner: str, assets: tuple[Asset, ...], cache: Path, models: Path | Non
 def lacking(systems: Mapping[str, System], cache: Path, models: Path | None) -> dict[str, str]:
     """Return why a system's files cannot be had here, by the key of the system, where that is sure before a download.
 
-    The model hub is asked at most once: if it does not answer for one model, it answers for none.
+    The model hub is asked until it answers once, and once for each model: it may lack one and have others.
     """
-    answers: bool | None = None
+    answers: dict[str, bool] = {}
     found: dict[str, str] = {}
     for key, system in systems.items():
-        for asset in (each for part in system.parts for each in (*part.assets, *part.engine_assets)):
-            missing = sorted(name for name, sha in asset.sha256.items() if not (cache / "files" / sha).is_file())
+        for asset, tree in _with_trees(system, cache):
+            missing = sorted(
+                name
+                for name, sha in asset.sha256.items()
+                if not ((cache / "files" / sha).is_file() or (tree / asset.folder / name).is_file())
+            )
             files, remark = _from_models(asset, missing, models)
             if asset.package is not None or len(files) == len(missing):
                 continue
-            if answers is None and asset.hub is not None and asset.revision is not None:
-                answers = _quiet_python(_HUB_PROBE, [asset.hub, asset.revision], _HUB_PROBE_S) is None
-            if not answers or asset.hub is None:
+            if asset.hub and asset.revision and asset.hub not in answers and not any(answers.values()):
+                answers[asset.hub] = _quiet_python(_HUB_PROBE, [asset.hub, asset.revision], _HUB_PROBE_S) is None
+            if asset.hub is None or not any(answers.values()):
                 silent = f"the hub does not answer for {asset.hub}" if asset.hub else "not on the hub"
                 found[key] = _not_found(key, asset, missing, (silent, remark))
                 break
     return found
+
+
+def _with_trees(system: System, cache: Path) -> Iterator[tuple[Asset, Path]]:
+    """Yield each asset of a system, its components and their engines, with the folder of its tree in the cache."""
+    for part in system.parts:
+        for files in (part.assets, part.engine_assets):
+            for asset in files:
+                yield asset, _tree(files, cache)
+
+
+def _tree(files: tuple[Asset, ...], cache: Path) -> Path:
+    return cache / "assets" / digest(checksums(files))[:16]
 
 
 def _not_found(owner: str, asset: Asset, missing: Iterable[str], remarks: Iterable[str]) -> str:

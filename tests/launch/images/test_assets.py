@@ -382,3 +382,27 @@ def test_nothing_is_foreseen_where_the_hub_answers(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(assets, "_quiet_python", lambda *_: None)
     system = _needing("first", hub="someone/model", revision="a" * 40)
     assert assets.lacking({"first": system}, tmp_path / "cache", None) == {}
+
+
+def test_hub_that_lacks_one_model_may_have_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def hub(_script: str, arguments: list[str], _timeout_s: float) -> str | None:
+        asked.append(arguments[0])
+        return None if arguments[0] == "someone/there" else "404"
+
+    monkeypatch.setattr(assets, "_quiet_python", hub)
+    models = {"first": "someone/gone", "second": "someone/gone", "third": "someone/there", "fourth": "someone/more"}
+    systems = {name: _needing(name, hub=model, revision="a" * 40) for name, model in models.items()}
+    assert list(assets.lacking(systems, tmp_path / "cache", None)) == ["first", "second"]
+    assert asked == ["someone/gone", "someone/there"]
+
+
+def test_files_in_a_system_s_tree_are_not_lacking(tmp_path: Path) -> None:
+    system, models = _needing("first"), tmp_path / "models"
+    write(models / "first")
+    assets.fetch("first", system.assets, tmp_path / "cache", models)
+    for path in (tmp_path / "cache" / "files").iterdir():
+        path.unlink()
+    assert assets.fetch("first", system.assets, tmp_path / "cache", None).is_dir()
+    assert assets.lacking({"first": system}, tmp_path / "cache", None) == {}
