@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import filterfalse
 
 from harness import filesystem
 from harness.analysis import rows
@@ -139,7 +140,12 @@ def _foresee(run: _RunState, todo: Iterable[Planned]) -> None:
     """Say which images cannot be made here for lack of weights, before anything is made; the other cells go on."""
     images = run.inputs.images(job.cell for job in todo if not job.built and not job.cannot)
     if images and run.launcher.fetches_files:
-        for name, reason in assets.lacking(images, run.options.cache, run.launcher.models).items():
+        # A component whose image is here needs no files.
+        needed = {
+            name: system.model_copy(update={"components": tuple(filterfalse(run.launcher.find, system.components))})
+            for name, system in images.items()
+        }
+        for name, reason in assets.lacking(needed, run.options.cache, run.launcher.models).items():
             log.info(reason)
             run.prepared[name] = ImageError(reason)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,8 +14,10 @@ from harness import filesystem
 from harness.driver.records import Outcome
 from harness.errors import StoreError
 from harness.jobs import indexes
-from harness.launch.base import LaunchEnd, LaunchRequest
+from harness.launch.base import LaunchEnd, LaunchRequest, Prepared
 from harness.launch.fake import FakeLauncher
+from harness.launch.images import assets
+from harness.launch.images.systems import System
 from harness.progress import Progress
 from harness.results.isolation import PROCESS
 from harness.results.reader import read_jobs
@@ -195,3 +197,31 @@ def test_damaged_component_is_built_again_with_the_hybrid(bench: Bench, systems:
     results = run(bench, *systems, launcher=launcher, fresh=True)
     assert {result.outcome for result in results.values()} == {Outcome.OK}
     assert built(launcher) == ["both", "letters"], "the other component is whole"
+
+
+class _OfWords(FakeLauncher):
+    """Launcher that fetches files, and has the image of ``words`` alone."""
+
+    fetches_files = True
+
+    def __init__(self, cache: Path) -> None:
+        super().__init__()
+        self.cache = cache
+
+    def find(self, system: System) -> Prepared | None:
+        return super().find(system) if system.name == "words" else None
+
+    def prepare(self, system: System) -> Prepared:
+        return Prepared(system, self.recipe(system), "made", system.image)
+
+
+def test_component_whose_image_is_here_needs_no_weights(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+
+    def lacking(systems: Mapping[str, System], _cache: Path, _models: Path | None) -> dict[str, str]:
+        asked.append([part.name for system in systems.values() for part in system.parts])
+        return {}
+
+    monkeypatch.setattr(assets, "lacking", lacking)
+    assert run(bench, "both", launcher=_OfWords(bench.cache))["both"].outcome is Outcome.OK
+    assert asked == [["both", "letters"]]
