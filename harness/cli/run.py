@@ -52,10 +52,10 @@ from harness.evaluation import measure_names
 from harness.experiments.contested import contested_cells
 from harness.jobs import cell_plans, orchestrator, preflight
 from harness.jobs.cell_plans import Planner, SuitePlan
+from harness.jobs.command_suite import CommandSuite, are_systems
 from harness.jobs.inputs import RunCallbacks, RunOptions
 from harness.jobs.orchestrator import RunSummary
 from harness.jobs.suite import Suite, load
-from harness.jobs.typed_suite import TypedSuite, are_systems
 from harness.launch import launchers
 from harness.launch.docker import DockerLauncher
 from harness.launch.images import catalog, platforms
@@ -160,7 +160,7 @@ _run_request = record_options("request", _RunRequest)
 
 
 @dataclass(frozen=True)
-class _Typed:
+class _Subject:
     """The dataset and the hardware of systems that a command names in place of a suite's file."""
 
     dataset: str | None
@@ -186,14 +186,14 @@ class _Typed:
         systems = tuple(dict.fromkeys(map(str, named)))
         catalog.named(systems)
         datasets.find(self.dataset, Path.cwd())
-        path = TypedSuite(systems, self.dataset, self.cpus, self.memory).write(results)
+        path = CommandSuite(systems, self.dataset, self.cpus, self.memory).write(results)
         say(f"the suite is {path}: to change what is measured, edit it, then {command('run', path)}", err=True)
         return (path,)
 
 
-typed_options = record_options(
-    "typed",
-    _Typed,
+subject_options = record_options(
+    "subject",
+    _Subject,
     click.option(
         "--dataset", metavar="DATASET", help="With SYSTEM: a folder, a shipped dataset, or an id of ir_datasets."
     ),
@@ -205,7 +205,7 @@ typed_options = record_options(
 @click.command()
 @mirrored("contested")
 @click.argument("suites", type=SUITE_FILE, nargs=-1, metavar="SUITE...|SYSTEM...")
-@typed_options
+@subject_options
 @results_option
 @only_option
 @click.option("--fresh", is_flag=True, help="Measure finished jobs again too; earlier results stay.")
@@ -234,7 +234,7 @@ typed_options = record_options(
 @launcher_choice
 @_run_request
 def run(
-    suites: tuple[Path, ...], typed: _Typed, contested: Path | None, part: Path | None, request: _RunRequest
+    suites: tuple[Path, ...], subject: _Subject, contested: Path | None, part: Path | None, request: _RunRequest
 ) -> None:
     """Run the jobs of each SUITE (a TOML file, or a shipped suite's name) that are not done yet, then print its table.
 
@@ -253,7 +253,7 @@ def run(
         with choice.open() as launcher:
             sys.exit(0 if run_part(part, options, launcher, _storage) else 1)
     _check_options(request)
-    suites = typed.suites(suites, request.results)
+    suites = subject.suites(suites, request.results)
     if contested is not None:
         stored = StoredResults(contested, choice.cache)
         found = stored.priced(stored.read())
@@ -453,7 +453,7 @@ def _finish(location: ResultsLocation, suite: Suite, summary: RunSummary) -> Tab
 
 @click.command()
 @click.argument("suites", type=SUITE_FILE, nargs=-1, required=True, metavar="SUITE...|SYSTEM...")
-@typed_options
+@subject_options
 @results_option
 @only_option
 @click.option("--fresh", is_flag=True, help="Plan as if no job were done.")
@@ -465,7 +465,9 @@ def _finish(location: ResultsLocation, suite: Suite, summary: RunSummary) -> Tab
 @destination_options(*FORMATS, wide=True)
 @launcher_choice
 @_run_request
-def plan(suites: tuple[Path, ...], typed: _Typed, price: bool, destination: Destination, request: _RunRequest) -> None:
+def plan(
+    suites: tuple[Path, ...], subject: _Subject, price: bool, destination: Destination, request: _RunRequest
+) -> None:
     """List the cells of each SUITE, done and to do, and the time that is left.  Runs nothing, fetches no data, needs no
     engine.
 
@@ -473,7 +475,7 @@ def plan(suites: tuple[Path, ...], typed: _Typed, price: bool, destination: Dest
     harness assumes 30 s per job and 0.1 s per query, and for an index build 60 s and 0.01 s per document. ~ marks
     estimates.  An index shared by several cells counts once.  Exit code 1 if a dataset's folder does not exist.
     """
-    suites = typed.suites(suites, request.results)
+    suites = subject.suites(suites, request.results)
     with request.choice.open() as launcher:
         planner = Planner(launcher)
         planned = [request.plan(path, planner) for path in suites]

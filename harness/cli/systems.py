@@ -93,8 +93,9 @@ def doctor(quick: bool, launcher: str, destination: Destination) -> None:
 
     Failures and warnings come first, with remedies, then the launchers that work here.  Then harness measures the null
     system for some seconds, by --launcher or else by process: what harness adds to a query, how steady the machine is,
-    and which differences may be the machine's.  Results are not kept, and no service is asked.  Exit code 1 if a check
-    fails.
+    and which differences the machine itself may cause.  Results are not kept, and no service is asked.
+
+    Exit code 1 if a check fails.
     """
     checks = list(host.examine(launchers.load(launcher)))
     if quick:

@@ -53,7 +53,7 @@ _GROUP = Group(
 )
 _TONES = {Level.OK: "", Level.WARN: "doubtful", Level.FAIL: "bad"}
 _WORKS = {Level.OK: "yes", Level.WARN: "in part", Level.FAIL: "no"}
-_AGAIN = "end other work on this machine, then give `harness doctor` again"
+_AGAIN = "end other work on this machine, then run `harness doctor` again"
 
 
 @dataclass(frozen=True)
@@ -141,8 +141,9 @@ class NullRow:
     def _trust(self) -> Check:
         kind, share = max(self.spreads.items(), key=lambda pair: pair[1])
         fact = (
-            f"a difference in latency below {_percent(share)} may be the machine's (its {kind} speed varied by that);"
-            f" below {number(self.trial_range_s, 1e6)} µs it may be harness's (the null system's trials varied by that)"
+            f"the machine may cause a latency difference below {_percent(share)}, as its {kind} speed varied that much;"
+            f" harness may cause one below {number(self.trial_range_s, 1e6)} µs, as trials of the null system varied"
+            " that much"
         )
         return warn_if(share > MAX_SPREAD or bool(self.disturbances), "trust", fact, _AGAIN)
 

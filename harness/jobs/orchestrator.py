@@ -9,14 +9,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import filterfalse
 
 from harness import filesystem
 from harness.analysis import rows
 from harness.datasets import Dataset
 from harness.driver.records import MAX_PROBES, JobSpec, Outcome, to_json
 from harness.errors import ImageError, JobError, counted
-from harness.jobs import environment, indexes
+from harness.jobs import environment, indexes, preflight
 from harness.jobs.collect import CollectedJob, build_result, collect
 from harness.jobs.indexes import Index
 from harness.jobs.inputs import Inputs, RunOptions
@@ -24,7 +23,6 @@ from harness.jobs.pinning import pin_inputs
 from harness.jobs.plan import Planned, index_key, order, plan_here
 from harness.launch import host
 from harness.launch.base import Launcher, LaunchRequest, Prepared
-from harness.launch.images import assets
 from harness.launch.images.systems import System
 from harness.progress import TimeLeft, duration, task
 from harness.results.reader import FIRST_STAGE, read_jobs
@@ -139,15 +137,9 @@ def run_suite(inputs: Inputs, options: RunOptions, launcher: Launcher) -> RunSum
 def _foresee(run: _RunState, todo: Iterable[Planned]) -> None:
     """Say which images cannot be made here for lack of weights, before anything is made; the other cells go on."""
     images = run.inputs.images(job.cell for job in todo if not job.built and not job.cannot)
-    if images and run.launcher.fetches_files:
-        # A component whose image is here needs no files.
-        needed = {
-            name: system.model_copy(update={"components": tuple(filterfalse(run.launcher.find, system.components))})
-            for name, system in images.items()
-        }
-        for name, reason in assets.lacking(needed, run.options.cache, run.launcher.models).items():
-            log.info(reason)
-            run.prepared[name] = ImageError(reason)
+    for name, reason in preflight.missing_weights(images, run.launcher).items():
+        log.info(reason)
+        run.prepared[name] = ImageError(reason)
 
 
 def _first_trials(run: _RunState, todo: Sequence[Planned], progress: _RunProgress) -> list[tuple[Result, Outcome]]:

@@ -10,6 +10,7 @@ import shutil
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import filterfalse
 
 from harness import datasets
 from harness.datasets import dataset_name
@@ -79,8 +80,10 @@ def examine(plan: SuitePlan, options: RunOptions, launcher: Launcher, *, weights
     indexed = {job.cell for job in plan.jobs if not options.fresh_index and _has_index(job.spec.index_key, options)}
     yield from _build_hardware(plan.inputs, [cell for cell in able if cell not in indexed], launcher)
     images = _missing_images(plan.inputs, able, launcher)
-    if weights and launcher.fetches_files:
-        yield from _weights(images, options, launcher)
+    if weights:
+        systems = {name: system for name, (system, _) in images.items()}
+        for name, reason in missing_weights(systems, launcher).items():
+            yield Shortage(reason, images[name][1])
     yield from _disk(plan, [system for system, _ in images.values()], options, launcher)
 
 
@@ -122,12 +125,15 @@ def _missing_images(
         return {}
 
 
-def _weights(
-    images: Mapping[str, tuple[System, Mapping[Cell, None]]], options: RunOptions, launcher: Launcher
-) -> Iterator[Shortage]:
-    systems = {name: system for name, (system, _) in images.items()}
-    for name, reason in assets.lacking(systems, options.cache, launcher.models).items():
-        yield Shortage(reason, images[name][1])
+def missing_weights(images: Mapping[str, System], launcher: Launcher) -> dict[str, str]:
+    """Return why images cannot be made for lack of weights, by name; a component whose image is here needs none."""
+    if not images or not launcher.fetches_files:
+        return {}
+    needed = {
+        name: system.model_copy(update={"components": tuple(filterfalse(launcher.find, system.components))})
+        for name, system in images.items()
+    }
+    return assets.lacking(needed, launcher.cache, launcher.models)
 
 
 def _disk(plan: SuitePlan, missing: Iterable[System], options: RunOptions, launcher: Launcher) -> Iterator[Shortage]:

@@ -20,7 +20,7 @@ from harness.stats import Estimate
 from tests.support import sample_records
 
 _TRIAL_MEANS_S = (0.40e-6, 0.43e-6, 0.41e-6)
-_AGAIN = "end other work on this machine, then give `harness doctor` again"
+_AGAIN = "end other work on this machine, then run `harness doctor` again"
 
 
 def made(cpu_s: tuple[float, ...] = (0.0040, 0.0041), *findings: Finding, **changes: Any) -> NullRow:
@@ -49,15 +49,17 @@ def test_a_quiet_machine_is_trusted_down_to_what_it_varied_by() -> None:
         "ok CPU speed: 4.00 ms for fixed work, 2 readings within 2.5 %",
         "ok memory speed: 10.0 ms for fixed work, 2 readings within 2.0 %",
         "ok other work: none found in 0.00 s of trials",
-        "ok trust: a difference in latency below 2.5 % may be the machine's (its CPU speed varied by that); below"
-        " 0.0300 µs it may be harness's (the null system's trials varied by that)",
+        "ok trust: the machine may cause a latency difference below 2.5 %, as its CPU speed varied that much; harness"
+        " may cause one below 0.0300 µs, as trials of the null system varied that much",
     ]
 
 
 def test_a_machine_whose_speed_changes_is_a_warning() -> None:
     _, speed, _, work, trust = lines(made((0.0040, 0.0060)))
     assert speed == f"warn CPU speed: 4.00 ms for fixed work, 2 readings within 50 %; {_AGAIN}"
-    assert work.startswith("ok ") and trust.startswith("warn trust: a difference in latency below 50 % may be")
+    assert work.startswith("ok ") and trust.startswith(
+        "warn trust: the machine may cause a latency difference below 50 %"
+    )
 
 
 def test_other_work_is_named_by_the_doubts_of_the_row() -> None:
@@ -133,4 +135,4 @@ def test_a_remedy_that_a_check_has_is_not_repeated() -> None:
     )
     assert figures.grids[0].headers == ("null system", "by docker, in 3 s") and len(figures.grids[0].cells) == 4
     assert max(map(len, writers.plain_table(figures.grids[0]))) <= 80
-    assert figures.notes[0].startswith("ok    trust: a difference in latency below 2.5 %")
+    assert figures.notes[0].startswith("ok    trust: the machine may cause a latency difference below 2.5 %")

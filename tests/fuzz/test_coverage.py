@@ -56,7 +56,7 @@ OWN = {
     "aws/templates/__init__": "shipped files",
     "aws/objects": "files that go to S3, unread",
     "cli/__init__": "harness' own code",
-    "jobs/typed_suite": "this user's own suite",
+    "jobs/command_suite": "this user's own suite",
     "cli/locations": "files that go to S3, unread",
     "datasets/generate/collection": "what it has just written",
     "datasets/generate/wordpieces": "a shipped vocabulary",

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from urllib.parse import unquote, urlsplit
 
 import pytest
 from huggingface_hub import constants
+
+from tests.support.loopback import serving
 
 LFS_OVER = 1000  # bytes; larger files are known by their sha256, smaller ones by git's hash
 
@@ -56,16 +57,9 @@ def git_hash(content: bytes) -> str:
 @contextmanager
 def serve(hub: Hub) -> Iterator[Hub]:
     """Serve the hub on a free port of the loopback interface."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(hub))
-    hub.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
+    with serving(_handler(hub)) as url:
+        hub.url = url
         yield hub
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 NO_HUB = "http://127.0.0.1:9"

@@ -6,11 +6,12 @@ import hashlib
 import io
 import json
 import tarfile
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
+
+from tests.support.loopback import serving
 
 
 @dataclass
@@ -62,16 +63,9 @@ def sdist(members: dict[str, bytes]) -> bytes:
 @contextmanager
 def serve(index: PackageIndex) -> Iterator[PackageIndex]:
     """Serve an index on a free port of the loopback interface."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(index))
-    index.url = f"http://127.0.0.1:{server.server_port}/simple"
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
+    with serving(_handler(index)) as url:
+        index.url = f"{url}/simple"
         yield index
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def _handler(index: PackageIndex) -> type[BaseHTTPRequestHandler]:

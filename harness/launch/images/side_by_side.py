@@ -52,7 +52,6 @@ def make(makers: Mapping[str, Maker[Made]]) -> Iterator[tuple[str, Made | ImageE
             for number, ended in enumerate(as_completed(running), 1):
                 yield running[ended], ended.result()
                 step(number, len(running))
-        except BaseException:
+        finally:
             stopped.set()
             pool.shutdown(wait=False, cancel_futures=True)
-            raise

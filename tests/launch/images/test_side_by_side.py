@@ -13,6 +13,19 @@ from harness.launch.images import side_by_side
 from harness.progress import Progress
 
 
+class LongBuild:
+    """A build that runs until it is stopped."""
+
+    def __init__(self) -> None:
+        self.running, self.ended = threading.Event(), threading.Event()
+
+    def __call__(self, stopped: threading.Event, _: Progress) -> str:
+        self.running.set()
+        if stopped.wait(10):
+            self.ended.set()
+        raise ImageError("the run was stopped")
+
+
 @pytest.fixture(autouse=True)
 def _two_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "cpus", lambda: 2)
@@ -35,16 +48,10 @@ def test_two_images_are_made_at_once_and_an_error_stops_no_other() -> None:
 
 @pytest.mark.parametrize("error", [StoreError("the disk is full"), KeyboardInterrupt()])
 def test_another_error_ends_the_builds_that_run_and_begins_no_further(error: BaseException) -> None:
-    begun, ended, running = [], threading.Event(), threading.Event()
-
-    def long(stopped: threading.Event, _: Progress) -> str:
-        running.set()
-        if stopped.wait(10):
-            ended.set()
-        raise ImageError("the run was stopped")
+    begun, long = list[str](), LongBuild()
 
     def broken(_: threading.Event, __: Progress) -> str:
-        assert running.wait(10)
+        assert long.running.wait(10)
         raise error
 
     def later(_: threading.Event, __: Progress) -> str:
@@ -53,26 +60,20 @@ def test_another_error_ends_the_builds_that_run_and_begins_no_further(error: Bas
 
     with pytest.raises(type(error)):
         list(side_by_side.make({"long": long, "broken": broken, "later": later, "last": later}))
-    assert ended.is_set() and len(begun) < 2
+    assert long.ended.is_set() and len(begun) < 2
 
 
 def test_a_caller_that_stops_ends_the_builds() -> None:
-    ended, running = threading.Event(), threading.Event()
-
-    def long(stopped: threading.Event, _: Progress) -> str:
-        running.set()
-        if stopped.wait(10):
-            ended.set()
-        raise ImageError("the run was stopped")
+    long = LongBuild()
 
     def quick(_: threading.Event, __: Progress) -> str:
-        assert running.wait(10)
+        assert long.running.wait(10)
         return "image"
 
     making = side_by_side.make({"quick": quick, "long": long})
     assert next(making) == ("quick", "image")
     making.close()  # type: ignore[attr-defined]
-    assert ended.is_set()
+    assert long.ended.is_set()
 
 
 def test_an_image_that_took_long_has_a_line_when_it_ends(

@@ -25,7 +25,7 @@ DEFAULT_PROFILE = "cpu1-mem1"
 
 
 @dataclass(frozen=True)
-class TypedSuite:
+class CommandSuite:
     """Systems by name on a dataset (a folder, a shipped one or an id), held to CPUs and memory (``"1GiB"``)."""
 
     systems: tuple[str, ...]
