@@ -185,7 +185,8 @@ class _Subject:
             raise UsageError(f"{results}: the suite of a command is written next to its results; name a suite's file")
         systems = tuple(dict.fromkeys(map(str, named)))
         catalog.named(systems)
-        datasets.find(self.dataset, Path.cwd())
+        if error := datasets.missing_files(datasets.find(self.dataset, Path.cwd())):
+            raise error
         path = CommandSuite(systems, self.dataset, self.cpus, self.memory).write(results)
         say(f"the suite is {path}: to change what is measured, edit it, then {command('run', path)}", err=True)
         return (path,)

@@ -385,6 +385,10 @@ def test_edited_suite_keeps_its_keys_and_another_one_is_refused(harness: Call, b
         (["a.toml", "--cpus", "2"], "--cpus is for systems with --dataset; a suite's file names its own profiles"),
         (["plantid", "--dataset", "./tiny"], "unknown system 'plantid'. Did you mean 'planted'?"),
         (["planted", "--dataset", "tinny"], "unknown dataset 'tinny'; known: a folder such as ./my-data"),
+        (
+            ["planted", "--dataset", "./none"],
+            "/none: this folder does not exist; give one with corpus, queries and qrels",
+        ),
         (["planted", "--dataset", "./tiny", "--memory", "lots"], "--memory: "),
         (["planted", "--dataset", "./tiny", "--results", "s3://bucket/r"], "name a suite's file"),
     ],
