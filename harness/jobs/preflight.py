@@ -160,16 +160,18 @@ def _disk(plan: SuitePlan, missing: Iterable[System], options: RunOptions, launc
 
 
 def _time(plan: SuitePlan, without: Collection[Cell]) -> str | None:
-    """Return a line on the time that the jobs and their index builds take, where that is more than a minute."""
+    """Return a line on the time that the jobs and their index builds take, where earlier jobs show more than a minute.
+
+    An assumed time is left to ``harness plan``, which marks it: it may be several times too long.
+    """
     cells = [cell for cell in plan.cells if cell.done < cell.jobs and cell.cell not in without]
     seconds = sum(cell.timing_s + (cell.build_s or 0.0) for cell in cells)
-    if seconds <= _NOTABLE_S:
+    if seconds <= _NOTABLE_S or not all(cell.measured for cell in cells):
         return None
     jobs = counted(sum(cell.jobs - cell.done for cell in cells), "job")
-    source = "by earlier jobs" if all(cell.measured for cell in cells) else "assumed; the progress bar corrects it"
     images = {job.cell.system for job in plan.jobs if not (job.done or job.built) and job.cell not in without}
     further = f"; the images of {counted(len(images), 'system')} are made first" if images else ""
-    return f"time: about {duration(seconds)} for {jobs} and their indexes ({source}){further}"
+    return f"time: about {duration(seconds)} for {jobs} and their indexes (by earlier jobs){further}"
 
 
 def _unmeasured(cells: Collection[Cell]) -> str:
