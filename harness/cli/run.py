@@ -243,8 +243,9 @@ def run(
     results.
 
     Before anything is made, it names all data, weights, hardware and disk that are missing, and how long it takes if
-    earlier jobs show that; only missing data stops it.  Each job is stored when it ends, so the same command resumes a stopped run.
+    earlier jobs show that; only missing data stops it.
 
+    Each job is stored when it ends, so the same command resumes a stopped run.
     Exit code 1 if a cell has an unexpected outcome, or if nothing could be measured.
     """
     choice = request.choice
