@@ -43,14 +43,15 @@ class FakeLauncher(Launcher):
     isolation = FAKE
     fetches_files = False
 
-    def __init__(self, script: Script = _always_ok) -> None:
+    def __init__(self, script: Script = _always_ok, *, cache: Path = Path("absent"), models: Path | None = None) -> None:
+        super().__init__(cache, models)
         self._script = script
         self.launched: list[LaunchRequest] = []
 
     @classmethod
     def open(cls, cache: Path, models: Path | None, options: Mapping[str, str]) -> FakeLauncher:  # noqa: ARG003
         """Return a launcher whose jobs all end well."""
-        return cls()
+        return cls(cache=cache, models=models)
 
     def cannot(self, envelope: Envelope) -> str | None:
         """Refuse only GPUs."""

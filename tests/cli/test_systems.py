@@ -123,7 +123,7 @@ def test_doctor_measures_by_process_where_no_engine_answers(
     assert rows[4][2] == rows[5][2] == "no AWS credentials; set AWS_PROFILE (aws configure sso)"
     assert rows[7][0] == "null system" and rows[7][1].startswith("by process, in ")
     assert [row[0] for row in rows[9:]] == ["overhead", "CPU speed", "memory speed", "other work"]
-    assert "trust: a difference in latency below " in lines[-1]
+    assert "trust: the machine may cause a latency difference below " in lines[-1]
     # Two columns of 13 and 5 characters are in front of it on a terminal of 80.
     assert max(len(row[2]) for row in rows[2:7]) <= 58
     del done  # it holds the frames that hold the socket

@@ -204,10 +204,6 @@ class _OfWords(FakeLauncher):
 
     fetches_files = True
 
-    def __init__(self, cache: Path) -> None:
-        super().__init__()
-        self.cache = cache
-
     def find(self, system: System) -> Prepared | None:
         return super().find(system) if system.name == "words" else None
 
@@ -223,5 +219,5 @@ def test_component_whose_image_is_here_needs_no_weights(bench: Bench, monkeypatc
         return {}
 
     monkeypatch.setattr(assets, "lacking", lacking)
-    assert run(bench, "both", launcher=_OfWords(bench.cache))["both"].outcome is Outcome.OK
+    assert run(bench, "both", launcher=_OfWords(cache=bench.cache))["both"].outcome is Outcome.OK
     assert asked == [["both", "letters"]]

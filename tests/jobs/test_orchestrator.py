@@ -388,8 +388,8 @@ class _Fetching(FakeLauncher):
     fetches_files = True
 
     def __init__(self, cache: Path) -> None:
-        super().__init__()
-        self.cache, self.prepared = cache, list[str]()
+        super().__init__(cache=cache)
+        self.prepared = list[str]()
 
     def find(self, system: System) -> Prepared | None:
         return super().find(system) if system.image in self.prepared else None

@@ -78,10 +78,6 @@ class Containers(FakeLauncher):
 
     fetches_files = True
 
-    def __init__(self, models: Path | None = None) -> None:
-        super().__init__()
-        self.models = models
-
     def recipe(self, system: System) -> str:
         return recipes.recipe(system)
 
@@ -176,14 +172,14 @@ def test_without_a_hub_the_folder_of_models_is_locked(bench: Bench, tmp_path: Pa
     done = bench.run(Containers(), suite)
     (detail,) = [str(result.detail) for result, _ in done.jobs]
     assert "the hub does not answer for someone/toy" in detail and "--models DIR" in detail
-    done = bench.run(Containers(models), suite)
+    done = bench.run(Containers(models=models), suite)
     assert [result.outcome for result, _ in done.jobs] == [Outcome.OK]
     files = lock_of(bench).files("bare", "toy")
     assert files and (files.revision, dict(files.sha256)) == (None, PINS)
     assert f"the folder {models} (the hub was not compared)" in bench.screen.getvalue()
     (models / "toy" / "config.json").write_bytes(b"another")
     bare(bench, "same")
-    done = bench.run(Containers(models), bench.suite(systems=["same"]))
+    done = bench.run(Containers(models=models), bench.suite(systems=["same"]))
     assert [result.outcome for result, _ in done.jobs] == [Outcome.OK], "another system: its own first use"
 
 
