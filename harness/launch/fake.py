@@ -43,7 +43,9 @@ class FakeLauncher(Launcher):
     isolation = FAKE
     fetches_files = False
 
-    def __init__(self, script: Script = _always_ok, *, cache: Path = Path("absent"), models: Path | None = None) -> None:
+    def __init__(
+        self, script: Script = _always_ok, *, cache: Path = Path("absent"), models: Path | None = None
+    ) -> None:
         super().__init__(cache, models)
         self._script = script
         self.launched: list[LaunchRequest] = []
