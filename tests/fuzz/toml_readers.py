@@ -54,7 +54,7 @@ def _read_systems(folder: Path, _scratch: Path) -> object:
 def _read_engine_folder(folder: Path, _scratch: Path) -> object:
     system = catalog.systems(folder)["minilm"]
     found = recipes.engine_recipe(system), locks.read(system.lock)
-    return found, Dockerfile.of(folder / _ENGINE / "Dockerfile").checked({"BASE": "base"})
+    return found, Dockerfile.of(folder / _ENGINE / "Dockerfile").for_build({"BASE": "base"}).text
 
 
 def _make_pages(folder: Path) -> None:

@@ -85,9 +85,9 @@ shutil.copytree("/job/models", assets)
 os.symlink("/opt/assets/anserini", assets / "anserini")
 child = os.fork()
 if not child:
-    import term_weights.prepare
+    import encoder.prepare, term_weights.prepare
     Path("/tmp/system.json").write_text(json.dumps({"build_params": params, "search_params": {}}))
-    os._exit(term_weights.prepare.main([str(assets), "/tmp/system.json"]))
+    os._exit(encoder.prepare.main([str(assets), "/tmp/system.json"], term_weights.prepare.make_ready))
 assert os.waitpid(child, 0)[1] == 0, "the checkpoints could not be made ready"
 engine = lambda **changes: adapter.ENGINE({**params, **changes}, Envelope("test", 1, 1 << 30), assets)
 corpus = Corpus(Path("/job/more.jsonl"), 24)

@@ -215,6 +215,41 @@ for number, (kind, head) in enumerate(made):
                  float(abs(exact).max()), Model.load(folder, head, backend).parameters == size])
 """
 
+# As in the lean image, which has neither PyTorch nor transformers.
+WITHOUT_PYTORCH = (
+    """
+import subprocess
+import small
+code = """
+    + repr("""
+import sys
+sys.modules["torch"] = sys.modules["transformers"] = None
+from encoder import prepare
+sys.exit(prepare.main(sys.argv[1:]))
+""")
+    + """
+for kind, head, backend in (("bert", "mean", "openvino"), ("bert", "cls", "onnxruntime-int8"), ("bert", "mean", "torch"),
+                            ("bert", "pooler", "openvino"), ("distilbert", "mean", "openvino")):
+    folder = Path("/index") / f"{kind}-{head}-{backend}"
+    small.make(folder / "m", kind, texts=["rivers of ice"], safetensors=True)
+    params = {"model": "m", "head": head, "backend": backend, "document_backend": "onnxruntime"}
+    (folder / "told").write_text(json.dumps({"build_params": params, "search_params": {}}))
+    done = subprocess.run([sys.executable, "-c", code, str(folder), str(folder / "told")], capture_output=True, text=True)
+    say([kind, head, backend, done.returncode, done.stderr, (folder / "m" / "model.onnx").is_file()])
+"""
+)
+
+
+def test_plain_bert_is_made_ready_without_pytorch(probe: Probe, tmp_path: Path) -> None:
+    put_small_checkpoints(tmp_path)
+    *plain, torch, pooler, distilbert = probe("minilm-torch", WITHOUT_PYTORCH)
+    for *_, code, said, written in plain:
+        assert (code, written) == (0, True), said
+    for *_, code, said, written in (torch, pooler, distilbert):
+        assert (code, written) == (3, False)
+        assert said == "this checkpoint needs torch, which the lean image lacks\n"
+
+
 # Counted by PyTorch itself, of the products that it makes.
 COUNTED = """
 import torch
