@@ -228,13 +228,15 @@ from encoder import prepare
 sys.exit(prepare.main(sys.argv[1:]))
 """)
     + """
-for kind, head, backend in (("bert", "mean", "openvino"), ("bert", "cls", "onnxruntime-int8"), ("bert", "mean", "torch"),
-                            ("bert", "pooler", "openvino"), ("distilbert", "mean", "openvino")):
+tried = [("bert", "mean", "openvino"), ("bert", "cls", "onnxruntime-int8")]
+tried += [("bert", "mean", "torch"), ("bert", "pooler", "openvino"), ("distilbert", "mean", "openvino")]
+for kind, head, backend in tried:
     folder = Path("/index") / f"{kind}-{head}-{backend}"
     small.make(folder / "m", kind, texts=["rivers of ice"], safetensors=True)
     params = {"model": "m", "head": head, "backend": backend, "document_backend": "onnxruntime"}
     (folder / "told").write_text(json.dumps({"build_params": params, "search_params": {}}))
-    done = subprocess.run([sys.executable, "-c", code, str(folder), str(folder / "told")], capture_output=True, text=True)
+    command = [sys.executable, "-c", code, str(folder), str(folder / "told")]
+    done = subprocess.run(command, capture_output=True, text=True)
     say([kind, head, backend, done.returncode, done.stderr, (folder / "m" / "model.onnx").is_file()])
 """
 )
