@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import json
+import os
 import shutil
 import signal
 from collections.abc import Iterator
@@ -29,6 +30,7 @@ from harness.launch.base import Launcher
 from harness.launch.images.systems import System
 from harness.launch.monitor import canary
 from harness.pricing import prices
+from harness.pricing.instances import PRICES_VARIABLE
 from harness.pricing.prices import Snapshot
 from harness.progress import show_progress
 from tests.aws import server
@@ -202,6 +204,14 @@ def _short_looks() -> Iterator[None]:
 def _no_hub() -> Iterator[None]:
     """Keep tests from asking the real model hub; a test with a hub of its own chooses that."""
     with model_hub.chosen(model_hub.NO_HUB):
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _only_shipped_prices() -> Iterator[None]:
+    """Keep tests from reading the prices that this machine's user has fetched."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(PRICES_VARIABLE, os.devnull)
         yield
 
 

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from harness import filesystem
+from harness.documents import page
 from harness.driver.records import Outcome, digest
 from harness.errors import ImageError
 from harness.launch import cpu_placement, host
@@ -113,7 +114,7 @@ class ProcessLauncher(Launcher):
         if reason := self.cannot_run(system):
             raise ImageError(f"system {system.name!r}: {reason}; use --launcher docker")
         if system.lacking:
-            other = "take another host or hardware profile (docs/guides/platforms.md)"
+            other = f"take another host or hardware profile ({page('docs/guides/platforms.md')})"
             raise ImageError(f"system {system.name!r}: {system.lacking}; {other}")
         # Before the packages, which take their time: it refuses unpinned files.
         files = assets.fetch(system.name, system.assets, self.cache, self.models)

@@ -26,6 +26,7 @@ import psutil
 from docker.errors import ImageNotFound
 
 from harness import filesystem
+from harness.documents import page
 from harness.driver.records import digest
 from harness.errors import ImageError
 from harness.launch.connection import engine_errors
@@ -81,7 +82,7 @@ def _check_made_for(system: System) -> None:
         names = " and ".join(platforms.PLATFORMS)
         raise ImageError(f"system {system.name!r}: images are made for {names}, this engine is {system.platform}")
     if system.lacking:
-        other = "take another platform or hardware profile (docs/guides/platforms.md)"
+        other = f"take another platform or hardware profile ({page('docs/guides/platforms.md')})"
         raise ImageError(f"system {system.name!r}: {system.lacking}; {other}")
 
 

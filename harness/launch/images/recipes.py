@@ -16,6 +16,7 @@ from typing import IO
 
 from harness import filesystem
 from harness.containment import files_inside, inside
+from harness.documents import page
 from harness.driver.records import PROTOCOL_VERSION, digest
 from harness.errors import FileError
 from harness.launch.images import base_image, driver_code
@@ -29,7 +30,7 @@ MOST_CODE_BYTES = 512 << 20
 
 # Files of an engine's folder for people or the host.
 _HOST_ONLY = re.compile(r"engine\.toml|requirements(-[a-z0-9]+)*\.in")
-_GUIDE = "docs/guides/add-a-system.md"
+_GUIDE = page("docs/guides/add-a-system.md")
 _LOCK = re.compile(r"requirements(-[a-z0-9]+)*\.lock")
 
 
