@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 
-from harness import config
+from harness import config, extras
 from harness.aws import clients, machines
 from harness.aws.clients import Connections, S3Uri
 from harness.aws.machines import MachineOptions
@@ -68,6 +68,10 @@ class RentalBackend(Backend):
     @classmethod
     def examine(cls) -> Iterator[Check]:
         """Check that credentials and a region are configured; AWS is not asked whether they are valid."""
+        if text := extras.missing("boto3"):
+            fact, _, remedy = text.partition(": ")
+            yield Check(Level.FAIL, "account", fact, remedy)
+            return
         connections = Connections()
         try:
             source, region = connections.configured(), connections.known_region
