@@ -155,7 +155,7 @@ class Dockerfile:
         return Dockerfile(tuple(self._needed(stages)))
 
     def _needed(self, stages: Sequence[_Stage]) -> Iterator[Instruction]:
-        """Yield the instructions before the first stage, and those of the stages that the last one needs."""
+        """Yield the instructions before the first stage, and all of the stages that the last one needs."""
         if not stages:
             yield from self.instructions
             return
