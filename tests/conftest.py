@@ -81,6 +81,13 @@ TEST_GROUPS = {
     "images/test_rerank_long": "dense",
     "images/test_llm.py": "llm",
     "images/test_rerank.py": "dense",
+    "images/test_rocketqa": "dense",
+    "images/test_static": "dense",
+    # Each worker makes ColBERT's checkpoints anew.
+    "images/test_layers": "colbert",
+    "images/test_stored_scores.py::test_colbert": "colbert",
+    "images/test_stored_scores.py::test_dense": "dense",
+    **dict.fromkeys(("images/test_bm25s", "images/test_pisa", "images/test_tantivy"), "words"),
     "images/test_lucene": "lucene",
     "images/test_pyserini": "lucene",
     "images/test_jsonlines_example": "lucene",
@@ -187,6 +194,7 @@ def engine() -> Iterator[docker.DockerClient]:
         client.ping()
     except (docker.errors.DockerException, requests.RequestException) as error:
         pytest.fail(f"no Docker engine answers ({error}); run `make test`, or deselect with -m 'not docker'")
+    client.api.trust_env = False  # tests poll it, and proxies are looked for at each request
     yield client
     client.close()
 
