@@ -8,7 +8,7 @@ weights.  A new system is covered by being there.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from harness.launch.docker import DockerLauncher
 from harness.launch.images import catalog, platforms
 from harness.launch.images.systems import System
 from tests.checkpoints.conftest import CACHE, TEXTS
-from tests.support.chance import chance
+from tests.support.chance import chance, drawn
 
 pytestmark = pytest.mark.docker
 
@@ -52,8 +52,8 @@ _WITHOUT_PYTORCH = {
 _TOGETHER = frozenset({*NOW, *_WITHOUT_PYTORCH})
 
 
-def _cases(names: Sequence[str], now: Collection[str]) -> list[Any]:
-    return [pytest.param(name, marks=() if name in now else pytest.mark.soak) for name in names]
+def _cases() -> list[Any]:
+    return [pytest.param(name, marks=() if name in NOW else pytest.mark.soak) for name in WITH_WEIGHTS]
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def _check(system: System, folder: Path, models: Path | None = None, gib: int = 
     return [image.digest for image in images if image]
 
 
-@pytest.mark.parametrize("name", _cases(WITH_WEIGHTS, NOW))
+@pytest.mark.parametrize("name", _cases())
 def test_shipped_system_meets_the_contract_with_tiny_weights(
     name: str, made: Callable[[frozenset[str]], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,7 +96,7 @@ def test_shipped_system_meets_the_contract_with_tiny_weights(
     _check(system, tmp_path, folder / "models", gib=2)
 
 
-@pytest.mark.parametrize("name", _cases(_WITHOUT_CHECKPOINT, _DRAW.sample(_WITHOUT_CHECKPOINT, 1)))
+@pytest.mark.parametrize("name", drawn("engine without a checkpoint", _WITHOUT_CHECKPOINT, 1))
 def test_engine_without_a_checkpoint_meets_the_contract(engine: docker.DockerClient, name: str, tmp_path: Path) -> None:
     system = catalog.system(name)
     if reason := system.for_platform(platforms.host()).lacking:
