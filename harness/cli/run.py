@@ -15,7 +15,7 @@ import click
 
 from harness import config, datasets
 from harness.analysis.results_folder import ReadResults
-from harness.analysis.table import Cause, Row, Table
+from harness.analysis.table import Row, Table
 from harness.aws import is_s3, price_list, rental
 from harness.aws.clients import Connections, parse_uri
 from harness.aws.objects import Objects
@@ -46,7 +46,7 @@ from harness.cli.options import (
 )
 from harness.cli.output import FORMATS, Destination, destination_options, show_errors, write
 from harness.cli.stored_results import StoredResults, tested
-from harness.commands import command, option
+from harness.commands import command, option, quoted
 from harness.driver.records import Outcome
 from harness.errors import FileError, HarnessError, UsageError, counted
 from harness.evaluation import measure_names
@@ -192,7 +192,7 @@ class _Subject:
         if error := datasets.missing_files(datasets.find(self.dataset, Path.cwd())):
             raise error
         path = CommandSuite(systems, self.dataset, self.cpus, self.memory).write(results)
-        say(f"the suite is {path}: to change what is measured, edit it, then {command('run', path)}", err=True)
+        say(f"the suite is {path}: to change what is measured, edit it, then {quoted('run', path)}", err=True)
         return (path,)
 
 
@@ -281,13 +281,13 @@ def run(
 
 
 class _Rows(RunCallbacks):
-    """Shows each row after its first and its last trial, and at once what disturbed a trial, each cause once."""
+    """Shows each row after its first and its last trial, and at once what disturbed a trial, each remedy once."""
 
     def __init__(self, suite: Suite, cache: Path) -> None:
         self._stored = StoredResults(Path(suite.name), cache, suite.measures)
         self._several = len(suite.datasets) > 1
         self._jobs: dict[Cell, dict[int, StoredJob]] = defaultdict(dict)
-        self._named: set[Cause] = set()
+        self._given: set[str] = set()  # several causes have one remedy
 
     def stored(self, job: StoredJob) -> None:
         """Show the row of the job's cell, of the trials that this run has stored so far."""
@@ -301,9 +301,9 @@ class _Rows(RunCallbacks):
             row = self._row([*jobs.values()])
             if not again and len(jobs) in (1, spec.jobs):
                 log.info("  %s", row_line(row, len(jobs), spec.jobs, dataset=self._several))
-            for cause, text in disturbances(row, dataset=self._several):
-                if cause not in self._named:
-                    self._named.add(cause)
+            for advice, text in disturbances(row, dataset=self._several):
+                if advice not in self._given:
+                    self._given.add(advice)
                     log.info("  %s", text)
 
     def _row(self, jobs: list[StoredJob]) -> Row:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harness.analysis import causes
-from harness.analysis.table import Cause, Row, Validity
+from harness.analysis.table import Row, Validity
 from harness.errors import counted
 from harness.report.document import digits, number
 from harness.report.hardware import hardware, size
@@ -31,12 +31,12 @@ def row_line(row: Row, done: int, trials: int, *, dataset: bool) -> str:
     return f"{_place(row, dataset=dataset)}: {', '.join(figures)} ({state})"
 
 
-def disturbances(row: Row, *, dataset: bool) -> Iterator[tuple[Cause, str]]:
-    """Yield the causes that disturbed a row and may pass, each with a line: its fact, and what to do."""
+def disturbances(row: Row, *, dataset: bool) -> Iterator[tuple[str, str]]:
+    """Yield what to do about a cause that disturbed a row and may pass, and a line with its fact."""
     for finding in row.findings:
         if finding.validity is Validity.NOISY and finding.transient:
             fact, advice = finding.text.partition("; ")[0], causes.TEXTS[finding.cause].advice
-            yield finding.cause, f"noisy: {_place(row, dataset=dataset)}: {fact}. {advice}"
+            yield advice, f"noisy: {_place(row, dataset=dataset)}: {fact}. {advice}"
 
 
 def _place(row: Row, *, dataset: bool) -> str:
