@@ -368,7 +368,7 @@ def test_systems_and_a_dataset_are_measured_without_a_file(harness: Call, bench:
     for typed in (["planted"], ["other"]):
         done = harness("run", *typed, "--dataset", "tiny", "--launcher", "fake")
         assert done.exit_code == 0, done.output
-        told = "the suite is results/tiny.toml: to change what is measured, edit it, then `harness run results/tiny.toml`"
+        told = "suite is results/tiny.toml: to change what is measured, edit it, then `harness run results/tiny.toml`"
         assert told in done.stderr
     assert (bench.folder / "results" / "tiny.toml").read_text() == (
         "# Written by harness. Edit it, then: harness run results/tiny.toml\n"
