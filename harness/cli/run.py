@@ -477,10 +477,10 @@ def _finish(location: ResultsLocation, suite: Suite, summary: RunSummary, launch
 def _next_step(suite: Suite, launcher: str) -> Iterator[str]:
     """Yield the way from the demo to a collection of one's own."""
     if suite.name == _DEMO:
-        given = None if launcher == launchers.DEFAULT else launcher
-        own = command("run", "bm25", "minilm", dataset="./my-data", cpus=1, memory="1GiB", launcher=given)
-        files = "corpus.jsonl, queries.jsonl and qrels/test.tsv as in BEIR, or TREC's files"
-        yield f"next, your own documents: {own}   my-data holds {files} (docs/guides/own-data.md)"
+        given = {"cpus": 1, "memory": "1GiB"} if launcher == launchers.DEFAULT else {"launcher": launcher}
+        own = command("run", "bm25", "minilm", dataset="./my-data", **given)
+        files = "corpus.jsonl, queries.jsonl, qrels/test.tsv as in BEIR"
+        yield f"next, your own documents: {own}   my-data: {files} (docs/guides/own-data.md)"
 
 
 @click.command()
