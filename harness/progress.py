@@ -190,7 +190,9 @@ class _Bar:
         left = self._time_left()
         if self._phase == "build":  # the title says so
             return left or _UNKNOWN
-        return ", ".join(part for part in (_phase(self._phase), left) if part) or _UNKNOWN
+        if phase := _phase(self._phase):
+            return f"{phase}, {left.removeprefix('about ')}" if left else phase
+        return left or _UNKNOWN
 
     @property
     def elapsed(self) -> str:

@@ -101,7 +101,7 @@ def pace(*steps: tuple[float, int, int, str], now: float) -> progress._Bar:
         ([(0, 0, 100, "build"), (20, 100, 100, "build")], 21, "time left unknown"),
         ([(0, 0, 100, "build"), (20, 20, 100, "build"), (21, 0, 0, "check")], 22, "checking"),
         ([(0, 0, 0, "load")], 22, "loading"),
-        ([(0, 0, 240, "trial-1"), (10, 24, 240, "trial-1")], 10, "trial 2, about 90 s left"),
+        ([(0, 0, 240, "trial-1"), (10, 24, 240, "trial-1")], 10, "trial 2, 90 s left"),
         ([(0, 240, 240, "trial-0"), (1, 0, 240, "trial-1")], 1, "trial 2"),
         ([(0, 0, 50, "warmup"), (9, 483, 50, "warmup")], 9, "warming up"),
         ([], 9, "time left unknown"),
