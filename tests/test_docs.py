@@ -26,9 +26,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(generate.pages()))
+@pytest.mark.parametrize("name", sorted(generate.PAGES))
 def test_generated_pages_are_fresh(name: str) -> None:
-    assert (ROOT / "docs" / name).read_text(encoding="utf-8") == generate.pages()[name], "run `make docs`"
+    assert (ROOT / "docs" / name).read_text(encoding="utf-8") == generate.PAGES[name](), "run `make docs`"
 
 
 def test_every_command_has_help_and_is_in_the_readme() -> None:

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,23 +32,6 @@ from scripts.docs import architecture, captions, frechet_page, published_page
 # Evidence is read from a link, not found by a search: its tables have every word.
 NOT_SEARCHED = "---\nsearch:\n  exclude: true\n---\n\n"
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-
-
-def pages() -> dict[str, str]:
-    """File name -> text of every generated page."""
-    return {
-        f"reference/schema/result.v{SCHEMA_VERSION}.schema.json": result_schema(),
-        "reference/suite.md": suite_reference(),
-        "reference/system.md": system_reference(),
-        "reference/commands.md": commands(),
-        "reference/columns.md": columns_page(),
-        "reference/quickstart.md": quickstart_page(),
-        "reference/published.md": NOT_SEARCHED + published_page.page(),
-        "reference/frechet-scifact.md": NOT_SEARCHED + frechet_page.page(),
-        "reference/dependencies.md": architecture.dependencies(),
-        "../CONTRIBUTING.md": architecture.contributing(),
-        **{name: captions.with_captions(DOCS / name) for name in ("../README.md", "index.md", "guides/pictures.md")},
-    }
 
 
 def quickstart_page() -> str:
@@ -203,9 +187,28 @@ def _type(annotation: Any) -> str:
     return " or ".join(dict.fromkeys(inner))
 
 
+# File name -> what returns the text of a generated page.
+PAGES: dict[str, Callable[[], str]] = {
+    f"reference/schema/result.v{SCHEMA_VERSION}.schema.json": result_schema,
+    "reference/suite.md": suite_reference,
+    "reference/system.md": system_reference,
+    "reference/commands.md": commands,
+    "reference/columns.md": columns_page,
+    "reference/quickstart.md": quickstart_page,
+    "reference/published.md": lambda: NOT_SEARCHED + published_page.page(),
+    "reference/frechet-scifact.md": lambda: NOT_SEARCHED + frechet_page.page(),
+    "reference/dependencies.md": architecture.dependencies,
+    "../CONTRIBUTING.md": architecture.contributing,
+    **{
+        name: functools.partial(captions.with_captions, DOCS / name)
+        for name in ("../README.md", "index.md", "guides/pictures.md")
+    },
+}
+
+
 def main() -> None:
     """Write all pages."""
-    for name, text in pages().items():
+    for name, text in [(name, page()) for name, page in PAGES.items()]:
         (DOCS / name).write_text(text, encoding="utf-8")
 
 
