@@ -26,6 +26,8 @@ _SOME, _MANY = 24, 2000
 _NUMBER = st.integers(0, MOST_NUMBER - 1)
 # A whole command takes a tenth of a second for each example.
 _COMMANDS = [name for name, reader in READERS.items() if name.startswith("harness ") and reader.weight < 0.1]
+# Other readers, and `harness verify`, read the files of these commands with each oddity in place of each file.
+_TWICE_READ = [name for name in _COMMANDS if not name.startswith("harness verify")]
 every_reader = pytest.mark.parametrize("name", READERS)
 every_quick_reader = pytest.mark.parametrize("name", [name for name in READERS if name not in _COMMANDS])
 
@@ -101,6 +103,17 @@ def _read_oddities(
 
 @every_reader
 def test_reader_refuses_odd_things_in_place_of_its_files(name: str, sandbox: Callable[[str], Sandbox]) -> None:
+    files, oddities = READERS[name].files, list(changes.ODDITIES)
+
+    def in_its_turn(file: str, oddity: str) -> bool:
+        return name not in _TWICE_READ or files[oddities.index(oddity) % len(files)] == file
+
+    _read_oddities(sandbox(name), READERS[name], oddities, in_its_turn)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", _TWICE_READ)
+def test_command_refuses_odd_things_in_place_of_any_file(name: str, sandbox: Callable[[str], Sandbox]) -> None:
     _read_oddities(sandbox(name), READERS[name], changes.ODDITIES)
 
 
