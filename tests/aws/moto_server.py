@@ -16,24 +16,28 @@ And where it is slow: of its images it makes those that runs take alone, what ne
 forgets it does not first make again, it answers many requests on one connection, and it writes no log of them.
 
 What only tests ask is below ``/tests/``: a clock that runs quicker or is put forward, all objects at once, to put many
-objects at once, and every request with whoever signed it.
+objects at once, every request with whoever signed it, and all that there is kept under a name and put back later.
 """
 
 from __future__ import annotations
 
 import copy
+import copyreg
 import datetime
 import functools
 import hashlib
 import io
 import json
+import pickle
 import re
 import sys
 import tarfile
 import threading
 import time
+import weakref
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
+from types import FunctionType
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -44,7 +48,7 @@ import moto_stacks
 from moto import server
 from moto.batch.models import BatchBackend, Job, batch_backends
 from moto.core import DEFAULT_ACCOUNT_ID
-from moto.core.base_backend import BaseBackend
+from moto.core.base_backend import BackendDict, BaseBackend
 from moto.core.responses import BaseResponse
 from moto.ec2.exceptions import DependencyViolationError
 from moto.ec2.models import amis, ec2_backends
@@ -168,6 +172,7 @@ def _job_tags(region: str, name: str) -> dict[str, str]:
 
 clock, requests = Clock(), Requests()
 identities: dict[str, str] = {}  # access key -> aws:userid
+kept: dict[str, tuple[list[Any], bytes, list[FunctionType]]] = {}  # name -> services, and what they held
 
 
 def _terminate(self: Instance) -> Any:
@@ -241,6 +246,55 @@ def _nothing_made_again(self: BaseBackend) -> None:
     """Who resets all throws all away."""
 
 
+copyreg.pickle(weakref.WeakValueDictionary, lambda held: (weakref.WeakValueDictionary, (dict(held),)))
+
+
+class _Pickler(pickle.Pickler):
+    """Pickles a function without a name, which no import would find, as its place in ``functions``."""
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file)
+        self.functions: list[FunctionType] = []
+
+    def persistent_id(self, value: Any) -> int | None:
+        if not isinstance(value, FunctionType) or "<" not in value.__qualname__ or value.__closure__:
+            return None
+        self.functions.append(value)
+        return len(self.functions) - 1
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, content: bytes, functions: list[FunctionType]) -> None:
+        super().__init__(io.BytesIO(content))
+        self._functions = functions
+
+    def persistent_load(self, place: int) -> FunctionType:
+        return self._functions[place]
+
+
+def _keep(name: str) -> None:
+    """Keep all that there is under a name."""
+    services, file = list(BackendDict._instances), io.BytesIO()
+    pickler = _Pickler(file)
+    held = [{account: dict(regions) for account, regions in service.items()} for service in services]
+    pickler.dump((held, requests.seen, identities))
+    kept[name] = services, file.getvalue(), pickler.functions
+
+
+def _put_back(name: str) -> bytes:
+    """Put back what was kept, in an AWS that was reset; return nothing if nothing was."""
+    if name not in kept:
+        return b""
+    services, *pickled = kept[name]
+    held, seen, known = _Unpickler(*pickled).load()
+    requests.seen[:] = seen
+    identities.update(known)
+    for service, accounts in zip(services, held, strict=True):
+        for account, regions in accounts.items():
+            service[account].update(regions)
+    return b"put back"
+
+
 def _answered(environ: dict[str, Any], start_response: Any) -> list[bytes]:
     """What only tests ask."""
     query = dict(parse_qsl(environ["QUERY_STRING"]))
@@ -253,6 +307,10 @@ def _answered(environ: dict[str, Any], start_response: Any) -> list[bytes]:
         case "/tests/pend":
             found = ec2_backends[DEFAULT_ACCOUNT_ID][query["region"]].get_instance(query["instance"])
             found._state.name, found._state.code = "pending", 0
+        case "/tests/keep":
+            _keep(query["name"])
+        case "/tests/put-back":
+            answer = _put_back(query["name"])
         case "/tests/requests":
             answer = json.dumps(requests.seen).encode()
         case "/tests/objects" if environ["REQUEST_METHOD"] == "PUT":

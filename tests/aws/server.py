@@ -12,7 +12,7 @@ import tarfile
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -65,6 +65,14 @@ def reset(endpoint: str) -> None:
     request = urllib.request.Request(f"{endpoint}/moto-api/reset", method="POST")
     with urllib.request.urlopen(request, timeout=30) as answer:
         json.load(answer)
+
+
+def made_once(endpoint: str, name: str, make: Callable[[], object]) -> None:
+    """Make something in an empty AWS; the next time it is put back as it was, without the requests that it takes."""
+    query = urllib.parse.urlencode({"name": name})
+    if not _ask(f"{endpoint}/tests/put-back?{query}"):
+        make()
+        _ask(f"{endpoint}/tests/keep?{query}")
 
 
 def quicken(endpoint: str, speed: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from io import StringIO
@@ -166,7 +167,8 @@ def work(aws: str) -> Objects:
 
 @pytest.fixture
 def ground(aws: str) -> None:
-    account.up(Connections(REGION), WORK, REGION, "0123456789ab", TYPES)
+    up = functools.partial(account.up, Connections(REGION), WORK, REGION, "0123456789ab", TYPES)
+    server.made_once(aws, "account for runs", up)
 
 
 @pytest.fixture

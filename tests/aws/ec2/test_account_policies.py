@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -38,7 +39,8 @@ class Account:
     def __init__(self, endpoint: str) -> None:
         self.endpoint = endpoint
         connections = Connections(REGION)
-        account.up(connections, WORK, REGION, OWNER[clients.OWNER], ["m6i.large"])
+        up = functools.partial(account.up, connections, WORK, REGION, OWNER[clients.OWNER], ["m6i.large"])
+        server.made_once(endpoint, "account", up)
         found = account.find(connections, WORK, REGION)
         assert found is not None
         self.made = found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -26,7 +27,8 @@ NAME = account.stack_name(WORK, REGION)
 @pytest.fixture
 def made(aws: str) -> account.Account:
     connections = Connections(REGION)
-    account.up(connections, WORK, REGION, "0123456789ab", ["m6i.large"])
+    up = functools.partial(account.up, connections, WORK, REGION, "0123456789ab", ["m6i.large"])
+    server.made_once(aws, "account", up)
     found = account.find(connections, WORK, REGION)
     assert found is not None
     return found
