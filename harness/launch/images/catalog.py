@@ -235,7 +235,7 @@ def named(names: Iterable[str], *folders: Path) -> dict[str, System]:
     wrong: dict[str, FileError] = {}
     names = list(names)
     known = systems(*folders, wrong=wrong, only=names)
-    if not known.keys() >= set(names):  # an error may name any system
+    if not {*known, *wrong} >= set(names):  # an error may name any system
         known = systems(*folders, wrong=wrong)
     for name in names:
         if name in wrong:
