@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import io
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +34,15 @@ def keep(results: Path, made: Embeddings) -> None:
     path = embeddings.embeddings_path(results, made)
     path.parent.mkdir(exist_ok=True)
     embeddings.write(path, made)
+
+
+# A report takes 1,000, whose number is in its note below.
+FEW = Settings(resamples=100)
+
+
+@pytest.fixture
+def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluate_job, "Settings", functools.partial(Settings, resamples=FEW.resamples))
 
 
 @pytest.fixture
@@ -92,6 +102,7 @@ def test_malformed_distance_name_is_refused_with_the_right_form(text: str) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_resamples")
 def test_a_report_shows_distances_beside_cost(harness: Call, tmp_path: Path) -> None:
     results = tmp_path / "results"
     asked = ("--measures", "RR@10 FD@10 FD(unlabelled=True)@2")
@@ -107,7 +118,7 @@ def test_a_report_shows_distances_beside_cost(harness: Call, tmp_path: Path) -> 
     for row in found:
         job = next(results.glob(f"*/{row['system']}/*/*/*/{row['key']}"))
         run, qrels = trec.read_run(job / "run.trec.gz"), {query: {"right": 1} for query in publisher.QUERIES}
-        for name, k, settings in (("FD@10", 10, Settings()), ("FD(unlabelled=True)@2", 2, Settings(unlabelled=True))):
+        for name, k, settings in (("FD@10", 10, FEW), ("FD(unlabelled=True)@2", 2, replace(FEW, unlabelled=True))):
             plain = replace(settings, unlabelled=False)
             if settings.unlabelled:
                 kept = {query: tuple(each for each in hits if each != "right") for query, hits in run.rankings.items()}
@@ -123,6 +134,7 @@ def test_a_report_shows_distances_beside_cost(harness: Call, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_resamples")
 def test_one_of_several_encoders_must_be_named(harness: Call, tmp_path: Path) -> None:
     results = tmp_path / "results"
     for encoder in ("minilm", "other"):

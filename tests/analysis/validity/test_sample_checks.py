@@ -83,9 +83,10 @@ def found(timings: Timings, **kind: str) -> set[str]:
 def test_a_clean_run_raises_no_alarm(jobs: int, trials: int, median_s: float) -> None:
     alarms = [
         found(simulated(seed, jobs=jobs, trials=trials, median_s=median_s, stalls=0.002 if median_s > 1e-3 else 0.0))
-        for seed in range(30)
+        for seed in range(15)
     ]
-    assert alarms == [set()] * 30
+    # Of 150 runs in all: an alarm in 5 % of them is missed once in two thousand times.
+    assert alarms == [set()] * 15
 
 
 @pytest.mark.slow
