@@ -109,6 +109,11 @@ _TABLES = (
 _COMMANDS = (*_TABLES, "robustness results/early", "export --format ir_metadata -o out")
 
 
+def _in_turn(commands: tuple[str, ...], way: str) -> tuple[str, ...]:
+    """Return a third of the commands, so that each meets a third of the ways: all open files by the same readers."""
+    return commands[list(_FILES).index(way) % 3 :: 3]
+
+
 def _check(commands: tuple[str, ...], fault: str) -> None:
     """Run commands: each names the fault, and shows the rest."""
     for command in commands:
@@ -178,7 +183,7 @@ def test_every_command_names_an_unreadable_record_and_shows_the_rest(
 def test_damaged_file_of_a_job_costs_what_needs_it(ranked: Path, name: str, way: str) -> None:
     for number in range(3):
         _replace(job(ranked, "slow", number=number) / name, _FILES[way])
-    for command in _COMMANDS:
+    for command in _in_turn(_COMMANDS, way):
         done = call(*command.split())
         assert done.exit_code == 0 and ("fast" in done.stdout or "-o" in command), (command, done.output)
     rows = {row["system"]: row for row in json.loads(call("report", "--format", "json").stdout)["rows"]}
@@ -191,7 +196,8 @@ def test_damaged_file_of_a_job_costs_what_needs_it(ranked: Path, name: str, way:
 def test_damaged_record_of_a_suite_costs_what_it_names_alone(ranked: Path, way: str) -> None:
     record = ranked / "early" / suite_record.FILE
     _replace(record, _FILES[way])
-    _check(tuple(command for command in _TABLES if "results/early" not in command), f"{record}: damaged: ")
+    commands = tuple(command for command in _TABLES if "results/early" not in command)
+    _check(_in_turn(commands, way), f"{record}: damaged: ")
 
 
 @pytest.mark.parametrize("way", _FILES)
@@ -257,18 +263,30 @@ def test_run_measures_a_damaged_job_again_and_plan_says_so(bench: Bench) -> None
     assert (damaged / RESULT).is_file()
 
 
+_PLAN_EACH = """
+import json, sys
+from click.testing import CliRunner
+from harness.cli import main
+for name in sys.argv[1:]:
+    done = CliRunner().invoke(main, ["plan", name], catch_exceptions=False)
+    print(json.dumps([done.exit_code, done.stderr]), flush=True)
+"""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("way", [*_FILES])
-def test_suite_that_is_no_regular_file_is_one_line(bench: Bench, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+def test_suite_that_is_no_regular_file_is_one_line(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(bench.folder)
-    path = bench.folder / "odd.toml"
-    _replace(path, _FILES[way])
-    # A read that hangs would hang the tests: so it is a process of its own, which the kernel ends.
-    command = [sys.executable, "-m", "harness", "plan", "odd.toml"]
+    names = [f"{way.replace(' ', '-')}.toml" for way in _FILES]
+    for name, way in zip(names, _FILES.values(), strict=True):
+        way(bench.folder / name)
+    # A read that hangs would hang the tests: so it is in a process of its own, which the kernel ends.
+    command = [sys.executable, "-c", _PLAN_EACH, *names]
     limited = ["prlimit", "--as=8000000000", "timeout", "60", *command]
     done = subprocess.run(limited, capture_output=True, text=True, check=False)
-    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stderr
-    assert done.stderr.startswith("harness: odd.toml: "), done.stderr
+    told = [json.loads(line) for line in done.stdout.splitlines()]
+    assert (done.returncode, len(told)) == (0, len(names)), (told, done.stderr)
+    for name, (code, message) in zip(names, told, strict=True):
+        assert code == 2 and len(message.splitlines()) == 1 and message.startswith(f"harness: {name}: "), message
 
 
 def test_suite_behind_a_link_is_read(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
