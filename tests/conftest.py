@@ -68,6 +68,7 @@ LONG_TESTS = (
     "experiments/calibration/test_with_docker",
     "experiments/viability/test_with_docker",
     "report/page/",
+    "results/test_hostile_samples",
     "launch/",
     "integration/",
 )
@@ -98,6 +99,7 @@ TEST_GROUPS = {
     "datasets/test_answer_recall": "depths",
     "report/plots/": "pictures",
     "report/test_long_documents": "long documents",
+    "results/test_hostile_samples": "hostile samples",
     "published_study/test_paper": "paper",
     "integration/test_kill": "kills",
     "integration/test_results": "kills",

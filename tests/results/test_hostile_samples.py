@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -21,13 +22,19 @@ from tests.support.publisher import Made
 from tests.support.results_folders import job, replace
 
 _MOST_MIB = 512
-# Says what it prints, and the most memory that it took, in KiB.  (ru_maxrss counts the parent's too, before the exec.)
-_CHILD = (
-    "import re, sys; from pathlib import Path; from click.testing import CliRunner; from harness.cli import main;"
-    "done = CliRunner().invoke(main, sys.argv[1:]);"
-    "print(done.exit_code, re.search('VmHWM:\\s+([0-9]+)', Path('/proc/self/status').read_text())[1]);"
-    "print(done.output)"
-)
+# Runs commands, and prints for each its exit code, the most memory that the process held meanwhile, in KiB, and its
+# output.  (ru_maxrss counts the parent's too, before the exec.)
+_CHILD = """
+import json, re, sys
+from pathlib import Path
+from click.testing import CliRunner
+from harness.cli import main
+for words in json.loads(sys.argv[1]):
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak
+    done = CliRunner().invoke(main, words)
+    peak = re.search(r"VmHWM:\\s+([0-9]+)", Path("/proc/self/status").read_text())[1]
+    print(json.dumps([done.exit_code, int(peak), done.output]))
+"""
 
 
 def _table(rows: int, queries: list[str], columns: int = 0) -> pa.Table:
@@ -64,11 +71,18 @@ def _sparse(path: Path) -> None:
     _write(path, table.set_column(1, "trial", trials))
 
 
-def _huge_id(path: Path) -> None:
-    """Hold ids of 64 MiB, as they are, in one page."""
+@functools.cache
+def _huge_ids() -> bytes:
+    """Return a file whose ids have 64 MiB each, as they are, in one page; it takes 7 s to write."""
     ids = pa.array(["x" * (64 << 20) + str(number) for number in range(10)])
     table = _table(10, [str(number) for number in range(10)]).set_column(0, "query_id", ids)
-    _write(path, table, use_dictionary=False, data_page_size=2**31 - 1)
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd", use_dictionary=False, data_page_size=2**31 - 1)
+    return sink.getvalue().to_pybytes()
+
+
+def _huge_id(path: Path) -> None:
+    path.write_bytes(_huge_ids())
 
 
 def _lying_id(path: Path) -> None:
@@ -110,13 +124,15 @@ _HOSTILE: dict[str, Callable[[Path], None]] = {
 }
 
 
-def _call(*words: str) -> tuple[int, int, str]:
-    """Run a command in a process of its own: exit code, peak of its memory in MiB, output."""
-    done = subprocess.run([sys.executable, "-c", _CHILD, *words], capture_output=True, text=True, check=False)
+def _calls(*commands: tuple[str, ...]) -> Iterator[tuple[int, int, str]]:
+    """Run commands in one process of their own: exit code, peak of its memory in MiB, output."""
+    done = subprocess.run(
+        [sys.executable, "-c", _CHILD, json.dumps(commands)], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
-    first, _, output = done.stdout.partition("\n")
-    code, kib = map(int, first.split())
-    return code, kib >> 10, output
+    for line in done.stdout.splitlines():
+        code, kib, output = json.loads(line)
+        yield code, kib >> 10, output
 
 
 @pytest.fixture
@@ -134,12 +150,12 @@ def test_three_small_files_take_little_memory_in_every_command(results: Path, tm
     assert path.stat().st_size < 1 << 20
     for number in range(3):
         replace(job(results, "odd", number=number), SAMPLES, path.read_bytes())
-    for words in (
+    commands = (
         ("report", "--format", "json", "-o", "report.json"),
         ("export", "--format", "sqlite", "--samples", "-o", "out.sqlite"),
         ("verify", "-o", "verified.md"),
-    ):
-        code, mib, output = _call(*words)
+    )
+    for words, (code, mib, output) in zip(commands, _calls(*commands), strict=True):
         assert code == (1 if words[0] == "verify" else 0), output
         assert mib < _MOST_MIB, (words, mib)
     rows = {row["system"]: row for row in json.loads(Path("report.json").read_text())["rows"]}
