@@ -145,9 +145,7 @@ def _cheapest(envelope: Envelope, snapshot: Snapshot, bootable: Snapshot, choice
     priced = offers.find_offers(envelope, snapshot).chosen(measured=cheapest.instance.architecture)
     if priced is None or priced.instance.instance_type == chosen.name:
         return chosen
-    out = offers.find_offers(roomy, snapshot, architecture=architecture).left_out
-    reasons = {unfit.instance.instance_type: unfit.reason for unfit in out}
-    why = reasons.get(priced.instance.instance_type) or _unbootable(priced.instance) or "dearer"
+    why = offers.why_left_out(priced.instance, roomy, architecture) or _unbootable(priced.instance) or "dearer"
     why = why.replace(f"fewer than {roomy.cpus} vCPUs", f"no vCPU beside the job's {envelope.cpus} for the harness")
     remark = f"{envelope.name}: {priced.instance.instance_type} is the cheapest that fits, and is left out: {why}"
     return replace(chosen, remark=remark)

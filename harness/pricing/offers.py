@@ -172,6 +172,11 @@ def find_offers(
     return Offers(tuple(sorted(fitting, key=_order)), tuple(left_out))
 
 
+def why_left_out(instance: Instance, envelope: Envelope, architecture: str | None) -> str | None:
+    """Return the first reason why a type is not offered for ``envelope``, or ``None``."""
+    return next(_against(instance, envelope, architecture, host_reserve(), None), None)
+
+
 def successor(instance: Instance, snapshot: Snapshot) -> Offer | None:
     """Return the cheapest other type with at least the same of everything, or ``None``.
 
