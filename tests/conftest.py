@@ -107,6 +107,7 @@ TEST_GROUPS = {
     "cli/test_strangers_texts": "strangers",
     "cli/test_leaderboard": "leaderboard",
     "cli/test_prices": "prices",
+    "test_architecture": "parsed modules",
     "test_main_job": "main job",
     "integration/test_hostile": "hostile",
     "checkpoints/test_small": "small",

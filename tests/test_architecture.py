@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,15 +22,19 @@ OPENING = re.compile(r"(What|Which|How|Whether|Why|Who|Whose|Where)\b")
 LONGEST_MODULE = 600
 
 
-def trees() -> Iterator[tuple[Path, ast.Module]]:
-    for path in MODULES:
-        yield path.relative_to(ROOT), ast.parse(path.read_text(encoding="utf-8"))
+Trees = tuple[tuple[Path, ast.Module], ...]
+
+
+@pytest.fixture(scope="module")
+def trees() -> Trees:
+    """All modules, parsed."""
+    return tuple((path.relative_to(ROOT), ast.parse(path.read_text(encoding="utf-8"))) for path in MODULES)
 
 
 @pytest.mark.slow
-def test_modules_classes_and_functions_have_names_of_the_field() -> None:
-    names = [(path, path.stem) for path, _ in trees()]
-    for path, tree in trees():
+def test_modules_classes_and_functions_have_names_of_the_field(trees: Trees) -> None:
+    names = [(path, path.stem) for path, _ in trees]
+    for path, tree in trees:
         names += [
             (path, node.name)
             for node in ast.walk(tree)
@@ -41,9 +44,9 @@ def test_modules_classes_and_functions_have_names_of_the_field() -> None:
 
 
 @pytest.mark.slow
-def test_a_class_name_stands_for_one_thing() -> None:
+def test_a_class_name_stands_for_one_thing(trees: Trees) -> None:
     places = defaultdict(list)
-    for path, tree in trees():
+    for path, tree in trees:
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
                 places[node.name].append(str(path))
@@ -51,10 +54,10 @@ def test_a_class_name_stands_for_one_thing() -> None:
 
 
 @pytest.mark.slow
-def test_docstrings_begin_with_a_verb_or_a_noun() -> None:
+def test_docstrings_begin_with_a_verb_or_a_noun(trees: Trees) -> None:
     offenders = [
         f"{path}:{getattr(node, 'lineno', 1)}"
-        for path, tree in trees()
+        for path, tree in trees
         for node in ast.walk(tree)
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
         and OPENING.match(ast.get_docstring(node) or "")
@@ -63,9 +66,9 @@ def test_docstrings_begin_with_a_verb_or_a_noun() -> None:
 
 
 @pytest.mark.slow
-def test_every_child_process_gets_an_environment_of_its_own() -> None:
+def test_every_child_process_gets_an_environment_of_its_own(trees: Trees) -> None:
     offenders = []
-    for path, tree in trees():
+    for path, tree in trees:
         if path.parts[1] == "driver":  # inside an image, whose environment is not ours
             continue
         spread = {ast.unparse(value) for node in ast.walk(tree) if isinstance(node, ast.Dict) for value in node.values}
@@ -134,10 +137,10 @@ RAW_TEXT = {
 
 
 @pytest.mark.slow
-def test_few_modules_read_a_strangers_text_as_it_is() -> None:
+def test_few_modules_read_a_strangers_text_as_it_is(trees: Trees) -> None:
     users = {
         str(path)
-        for path, tree in trees()
+        for path, tree in trees
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute)
         and node.attr in ("raw", "_raw")
@@ -152,11 +155,11 @@ def _is_own(node: ast.Attribute) -> bool:
 
 
 @pytest.mark.slow
-def test_commands_print_lines_by_one_function() -> None:
+def test_commands_print_lines_by_one_function(trees: Trees) -> None:
     """A message passes through ``say``, which escapes; whole documents are written without a further line end."""
     loose = [
         f"{path}:{node.lineno}"
-        for path, tree in trees()
+        for path, tree in trees
         if path.parts[1] == "cli" and path.name != "lines.py"
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("click.echo", "click.secho", "print")
@@ -170,10 +173,10 @@ COMPRESSED = re.compile(r"\b(?:whatever|nobody|those of|that of|are of|is of|lie
 PLAIN = ("cli", "experiments", "evaluation", "datasets", "launch", "pricing", "report")
 
 
-def test_docstrings_have_no_compressed_phrases() -> None:
+def test_docstrings_have_no_compressed_phrases(trees: Trees) -> None:
     offenders = [
         f"{path}:{getattr(node, 'lineno', 1)}: {found[0]}"
-        for path, tree in trees()
+        for path, tree in trees
         for node in ast.walk(tree)
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
         and (found := COMPRESSED.search(re.sub(r"``.+?``", "", ast.get_docstring(node) or "")))
