@@ -158,7 +158,7 @@ def _tree(files: tuple[Asset, ...], cache: Path) -> Path:
 def _not_found(owner: str, asset: Asset, missing: Iterable[str], remarks: Iterable[str]) -> str:
     return (
         f"{owner}: cannot find {', '.join(sorted(missing))} of {asset.folder!r}: {'; '.join(remarks)}; "
-        f"connect to the network, or put the files into a local models folder under {asset.folder}/"
+        f"connect to the network, or name a folder with --models DIR that has the files under {asset.folder}/"
     )
 
 

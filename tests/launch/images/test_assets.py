@@ -376,8 +376,8 @@ def test_weights_that_cannot_be_had_are_foreseen_with_one_question_to_the_hub(
     found = assets.lacking(systems, tmp_path / "cache", tmp_path / "models")
     assert found == {
         name: f"{name}: cannot find config.json, weights.bin of {name!r}: the hub does not answer for someone/model;"
-        f" not in the local folder {tmp_path / 'models' / name}; {index}connect to the network, or put the files into a"
-        f" local models folder under {name}/"
+        f" not in the local folder {tmp_path / 'models' / name}; {index}connect to the network, or name a"
+        f" folder with --models DIR that has the files under {name}/"
         for name, index in (
             ("first", ""),
             ("second", ""),
