@@ -129,7 +129,7 @@ def cache_folder() -> Path:
     return absolute_folder(os.environ.get(CACHE_VARIABLE) or default_cache_folder())
 
 
-def absolute_folder(folder: Path | str) -> Path:
+def absolute_folder(folder: Path | str, remedy: str = f"name a cache with {CACHE_VARIABLE} or --cache") -> Path:
     """Return a folder's absolute path, with the user's home for ``~``.
 
     Raises:
@@ -138,7 +138,6 @@ def absolute_folder(folder: Path | str) -> Path:
     try:
         return Path(folder).expanduser().absolute()
     except RuntimeError:
-        remedy = f"name a cache with {CACHE_VARIABLE} or --cache"
         raise UsageError(f"{folder}: this system has no home folder for {Path(folder).parts[0]!r}; {remedy}") from None
 
 

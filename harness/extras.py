@@ -1,8 +1,10 @@
-"""Packages that the bare installation leaves out, and the extra of ``ir-harness`` that installs each."""
+"""Packages that the bare installation leaves out, and the command that adds each to this installation."""
 
 from __future__ import annotations
 
 import importlib.util
+import sys
+from pathlib import Path
 from typing import NamedTuple
 
 from harness.errors import UsageError
@@ -19,6 +21,7 @@ class Extra(NamedTuple):
 # By the name that is imported.
 EXTRAS = {
     "boto3": Extra("aws", "boto3", "EC2, AWS Batch and S3"),
+    "ijson": Extra("aws", "ijson", "AWS's price lists"),
     "ir_datasets": Extra("datasets", "ir-datasets", "collections of ir_datasets"),
     "matplotlib": Extra("plots", "matplotlib", "pictures"),
     "nltk": Extra("datasets", "nltk", "answers in passages (R@2kt)"),
@@ -39,7 +42,26 @@ def require(package: str) -> None:
 
 def missing(package: str) -> str:
     """Return what needs an optional package, and the command that installs it; empty if it is installed."""
-    if importlib.util.find_spec(package) is not None:
+    if _installed(package):
         return ""
     extra = EXTRAS[package]
-    return f"{extra.use} need {extra.distribution}: pip install 'ir-harness[{extra.name}]'"
+    return f"{extra.use} need {extra.distribution}: {_command(extra)}"
+
+
+def _installed(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None
+
+
+def _command(extra: Extra) -> str:
+    """Return the command that adds an extra, by the program that made this environment."""
+    environment = Path(sys.prefix)
+    if (environment / "pipx_metadata.json").is_file():
+        return f"pipx inject ir-harness {extra.distribution}"
+    # uv replaces the environment, so the command names the extras that it has already.
+    names = {extra.name} | {known.name for package, known in EXTRAS.items() if _installed(package)}
+    named = f"'ir-harness[{','.join(sorted(names))}]'"
+    if (environment / "uv-receipt.toml").is_file():
+        return f"uv tool install {named}"
+    if environment.parent.name.startswith("archive-v"):  # the cache of uv, which holds environments of one command
+        return " ".join(("uvx --from", named, "harness"))
+    return f"pip install 'ir-harness[{extra.name}]'"

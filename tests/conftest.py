@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import json
+import os
 import shutil
 import signal
 from collections.abc import Iterator
@@ -29,6 +30,7 @@ from harness.launch.base import Launcher
 from harness.launch.images.systems import System
 from harness.launch.monitor import canary
 from harness.pricing import prices
+from harness.pricing.instances import PRICES_VARIABLE
 from harness.pricing.prices import Snapshot
 from harness.progress import show_progress
 from tests.aws import server
@@ -79,6 +81,13 @@ TEST_GROUPS = {
     "images/test_rerank_long": "dense",
     "images/test_llm.py": "llm",
     "images/test_rerank.py": "dense",
+    "images/test_rocketqa": "dense",
+    "images/test_static": "dense",
+    # Each worker makes ColBERT's checkpoints anew.
+    "images/test_layers": "colbert",
+    "images/test_stored_scores.py::test_colbert": "colbert",
+    "images/test_stored_scores.py::test_dense": "dense",
+    **dict.fromkeys(("images/test_bm25s", "images/test_pisa", "images/test_tantivy"), "words"),
     "images/test_lucene": "lucene",
     "images/test_pyserini": "lucene",
     "images/test_jsonlines_example": "lucene",
@@ -185,6 +194,7 @@ def engine() -> Iterator[docker.DockerClient]:
         client.ping()
     except (docker.errors.DockerException, requests.RequestException) as error:
         pytest.fail(f"no Docker engine answers ({error}); run `make test`, or deselect with -m 'not docker'")
+    client.api.trust_env = False  # tests poll it, and proxies are looked for at each request
     yield client
     client.close()
 
@@ -202,6 +212,14 @@ def _short_looks() -> Iterator[None]:
 def _no_hub() -> Iterator[None]:
     """Keep tests from asking the real model hub; a test with a hub of its own chooses that."""
     with model_hub.chosen(model_hub.NO_HUB):
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _only_shipped_prices() -> Iterator[None]:
+    """Keep tests from reading the prices that this machine's user has fetched."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(PRICES_VARIABLE, os.devnull)
         yield
 
 

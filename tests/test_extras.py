@@ -48,7 +48,7 @@ for line in sys.stdin.read().splitlines():
 
 def run_bare(folder: Path, *commands: str) -> dict[str, tuple[int, str]]:
     """Run commands one after the other without the extras' packages; return exit code and text of each."""
-    imported = {"boto3", "botocore", "ir_datasets", "matplotlib", "nltk", "pandas", "tokenizers"}
+    imported = {"boto3", "botocore", "ijson", "ir_datasets", "matplotlib", "nltk", "pandas", "tokenizers"}
     assert imported >= extras.EXTRAS.keys()
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_EXTRAS, ",".join(imported)],
@@ -103,6 +103,8 @@ NEEDY = {
     "report s3://bucket/results": AWS,
     "run quickstart --launcher fake --results s3://bucket/results": AWS,
     "ec2 ls": AWS,
+    "prices fetch --spot": AWS,
+    "prices fetch": "AWS's price lists need ijson: pip install 'ir-harness[aws]'",
     "batch ls": AWS,
     "report quickstart --format png -o pictures": PICTURES,
     "leaderboard quickstart --format svg -o pictures": PICTURES,
@@ -151,6 +153,26 @@ def test_data_frames_name_their_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError) as error:
         harness.load  # noqa: B018 # importing it is what fails
     assert str(error.value) == FRAMES
+
+
+@pytest.mark.parametrize(
+    ("marker", "folder", "command"),
+    [
+        ("pyvenv.cfg", "venv", "pip install 'ir-harness[plots]'"),
+        ("pipx_metadata.json", "venvs/ir-harness", "pipx inject ir-harness matplotlib"),
+        ("uv-receipt.toml", "tools/ir-harness", "uv tool install 'ir-harness[aws,plots]'"),
+        ("pyvenv.cfg", "archive-v0/aBcD", "uvx --from 'ir-harness[aws,plots]' harness"),
+    ],
+)
+def test_missing_extra_names_the_installer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, marker: str, folder: str, command: str
+) -> None:
+    (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / folder / marker).touch()
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / folder))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name if name in ("boto3", "ijson") else None)
+    assert extras.missing("matplotlib") == f"pictures need matplotlib: {command}"
+    assert extras.missing("boto3") == ""
 
 
 def test_shipped_suite_has_a_name_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -297,8 +297,7 @@ def _on(instance_type: str, tariff: Tariff) -> MachineChoice:
 @functools.cache
 def _of_others(provider: str, root: Path | None) -> Mapping[str, str]:
     """Return all known types of other providers with their provider."""
-    own = instances.facts_path(provider, root)
-    others = sorted(path.stem for path in own.parent.glob("*.csv") if path != own)
+    others = [name for name in instances.providers(root) if name != provider]
     return {instance_type: name for name in others for instance_type in instances.read_instances(name, root)}
 
 

@@ -99,6 +99,12 @@ class Connections:
             return f"the profile {one_line(session.profile or 'default', 80)}"
         raise RemoteError("no AWS credentials; set AWS_PROFILE (aws configure sso)", "NoCredentials")
 
+    def regions(self, service: str) -> list[str]:
+        """Return the regions of a service that this version of boto3 knows, in all partitions; asks no service."""
+        with aws_errors("reading the AWS configuration"):
+            partitions = self._session.get_available_partitions()
+            return [name for each in partitions for name in self._session.get_available_regions(service, each)]
+
     def client(self, service: str, region: str | None = None, *, attempts: int = _ATTEMPTS) -> Any:
         """Return the client of a service (``s3``, ``ec2``, ``iam`` ...).
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from harness.documents import page
 from harness.errors import RemoteError
 from harness.remote.failures import NO_STORAGE, concealed
 
@@ -16,7 +17,7 @@ _KNOWN = {
     "ExpiredToken": (r"ExpiredToken(Exception)?|RequestExpired|TokenRefreshRequired", _EXPIRED),
     "AccessDenied": (
         r"AccessDenied(Exception)?|UnauthorizedOperation|403|Forbidden",
-        "not permitted ({message}); docs/guides/ec2.md and docs/guides/s3.md list the permissions needed",
+        "not permitted ({message}); {ec2} and {s3} list the permissions needed",
     ),
     "NoCredentials": (
         r"InvalidClientTokenId|UnrecognizedClientException|InvalidAccessKeyId|SignatureDoesNotMatch|AuthFailure",
@@ -79,4 +80,5 @@ def _explained(response: Mapping[str, Any]) -> tuple[str, str]:
     ours = next(codes, "Busy" if busy else None)
     if ours is None:
         return f"{message} ({code})", code
-    return _KNOWN[ours][1].format(code=code, message=message), ours
+    guides = {name: page(f"docs/guides/{name}.md") for name in ("ec2", "s3")}
+    return _KNOWN[ours][1].format(code=code, message=message, **guides), ours

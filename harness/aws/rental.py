@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 
-from harness import config
+from harness import config, extras
 from harness.aws import clients, machines
 from harness.aws.clients import Connections, S3Uri
 from harness.aws.machines import MachineOptions
 from harness.aws.objects import Objects
 from harness.commands import option
+from harness.documents import page
 from harness.errors import RemoteError, UsageError
 from harness.jobs.inputs import RunOptions
 from harness.jobs.suite import Suite
@@ -67,6 +68,10 @@ class RentalBackend(Backend):
     @classmethod
     def examine(cls) -> Iterator[Check]:
         """Check that credentials and a region are configured; AWS is not asked whether they are valid."""
+        if text := extras.missing("boto3"):
+            fact, _, remedy = text.partition(": ")
+            yield Check(Level.FAIL, "account", fact, remedy)
+            return
         connections = Connections()
         try:
             source, region = connections.configured(), connections.known_region
@@ -97,7 +102,7 @@ class RentalBackend(Backend):
         request, snapshot = self.request, prices.snapshot(region=f"aws/{self.region}", term="on-demand")
         disk = prices.storage_price("aws", self.region, snapshot.as_of)
         if disk is None:
-            raise UsageError(f"{self.region} has no price of storage; add one (docs/reference/prices.md)")
+            raise UsageError(f"{self.region} has no price of storage; add one ({page('docs/reference/prices.md')})")
         chosen = machines.of_suite(request.suite, snapshot, request)
         spot = "; spot capacity costs at most that" if request.spot else ""
         return Market(

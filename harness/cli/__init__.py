@@ -34,7 +34,7 @@ _MODULES = {
 # What people want to do, and the commands for it, as the README has them.
 GROUPS = {
     "Start": {
-        "demo": "measure two systems on SciFact, in minutes",
+        "demo": "measure four systems on SciFact, in minutes",
         "doctor": "is this machine fit, and how far to trust it?",
         "systems": "list the systems, or show one",
     },
@@ -58,7 +58,7 @@ GROUPS = {
         "validate": "does a system work on an instance type?",
         "curve": "latency by memory limit",
         "instances": "instance types with enough CPUs and memory",
-        "prices": "the price lists and their ages",
+        "prices": "the price lists and their ages; fetch new ones",
         "reprice": "stored results at other prices",
     },
     "Use other machines": {

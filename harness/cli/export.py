@@ -15,6 +15,7 @@ from harness.cli.locations import as_given, mirrored, named_as_given, source
 from harness.cli.options import cache_option, price_options, record_options, results_argument
 from harness.cli.output import FORMATS, Destination, destination_options, output_option
 from harness.cli.stored_results import StoredResults, measures_option, stored_results
+from harness.documents import page
 from harness.errors import UsageError
 from harness.progress import bar
 from harness.report.export import FORMATS as EXPORT_FORMATS
@@ -30,7 +31,7 @@ def _actor(name: str | None, team: str | None) -> dict[str, str | None]:
     return {"name": name, "team": team}
 
 
-@click.command()
+@click.command(epilog=f"\b\nColumns: {page('docs/reference/columns.md')}")
 @mirrored("results", files="ALL")
 @results_argument
 @click.option("--format", "form", type=click.Choice(EXPORT_FORMATS), required=True)
@@ -49,8 +50,8 @@ def _actor(name: str | None, team: str | None) -> dict[str, str | None]:
 def export(stored: StoredResults, form: str, output: Path, samples: bool, actor: dict[str, str | None]) -> None:
     """Write the stored RESULTS (a folder; default: results) for other programs.
 
-    parquet, sqlite and csv hold the table, with the columns of docs/reference/columns.md; ir_metadata is a folder with
-    a YAML file (https://www.ir-metadata.org) and the run of each job.
+    parquet, sqlite and csv hold the table; ir_metadata is a folder with a YAML file (https://www.ir-metadata.org) and
+    the run of each job.
     """
     if samples and form != "sqlite":
         raise UsageError("--samples goes with --format sqlite; harness.load_samples gives them as a frame")

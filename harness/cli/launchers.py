@@ -46,8 +46,7 @@ def _option(backends: Mapping[str, LauncherEntry]) -> Callable[[Any], Any]:
         shell_complete=lambda _context, _parameter, begin: [
             name for name in (*launchers.names(), *backends) if name.startswith(begin)
         ],
-        help=f"{' '.join(f'{name}: {entry.help}.' for name, entry in shipped.items())}"
-        " Packages may add more (docs/guides/add-a-launcher.md).",
+        help=f"{' '.join(f'{name}: {entry.help}.' for name, entry in shipped.items())} Packages may add more.",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from pathlib import Path
 
 import click
 
@@ -26,6 +27,7 @@ from harness.errors import UsageError
 from harness.pricing import offers, token_prices
 from harness.report.instances import instances_document, snapshot_ages
 from harness.report.repricing import repricing_document
+from harness.untrusted import one_line
 
 
 @click.command()
@@ -69,17 +71,62 @@ def instances(
     destination.show_report(instances_document(provided, snapshot, limit))
 
 
-@click.command()
-def prices() -> None:
+@click.group(invoke_without_command=True)
+@click.pass_context
+def prices(context: click.Context) -> None:
     """List the price snapshots and how old they are, with a warning past 90 days."""
+    if context.invoked_subcommand is not None:
+        return
     lines, warnings = snapshot_ages(_today())
     columns(("region", "term", "as of", "age", "types", "source"), lines)
     for warning in warnings:
         say(f"warning: {warning}", err=True)
 
 
+@prices.command()
+@click.option("--region", default="us-east-1", help="As AWS names it.")
+@click.option("--spot", is_flag=True, help="Spot prices of this moment; needs AWS credentials.")
+@click.option(
+    "--into",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Another folder, such as a clone's instance_profiles.",
+)
+@click.option(
+    "--endpoint",
+    envvar="HARNESS_PRICE_LIST",
+    default="https://pricing.us-east-1.amazonaws.com",
+    help="AWS's public price files.  [env: HARNESS_PRICE_LIST]",
+)
+def fetch(region: str, spot: bool, into: Path | None, endpoint: str) -> None:
+    """Fetch today's prices of EC2 into a new snapshot; existing snapshots never change.
+
+    Without --spot: list prices, on demand and reserved for 1 and 3 years with nothing upfront, from public files of
+    hundreds of MB.  With --spot: the price of each type in its cheapest zone.  Both go to
+    ~/.local/share/ir-harness/instance_profiles (env: HARNESS_PRICES), which harness reads before its own prices.
+    """
+    if spot:
+        from harness.aws.prices import spot_history  # late: needs an extra
+
+        addition = spot_history.fetch(region, _now(), into)
+    else:
+        from harness.aws.prices import offer_file
+
+        addition = offer_file.fetch(endpoint, region, into)
+    path = addition.write(into)
+    counts = ", ".join(f"{count} {term}" for term, count in addition.counts().items())
+    say(f"{path}: {counts}; source: {addition.source}")
+    if addition.facts:
+        say(f"new types, with facts: {one_line(', '.join(sorted(row['instance_type'] for row in addition.facts)))}")
+    for name, reason in sorted(addition.left_out.items()):
+        say(one_line(f"left out: {name}: {reason}"))
+
+
 def _today() -> datetime.date:
-    return datetime.datetime.now(datetime.UTC).date()
+    return _now().date()
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
 
 
 @click.command()

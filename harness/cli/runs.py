@@ -26,6 +26,7 @@ from harness.cli.stored_results import (
     show_pictures,
     without_queries_option,
 )
+from harness.documents import page
 from harness.errors import UsageError
 from harness.evaluation import embeddings as vector_files
 from harness.evaluation import evaluate_runs, judged_runs, measure_names, qrels_subsample
@@ -104,7 +105,7 @@ def _bootstraps(count: int) -> int:
     return count
 
 
-@click.command()
+@click.command(epilog=f"\b\nWhat it cannot see: {page('docs/method/frechet.md')}")
 @runs_options
 @click.option(
     "--embeddings",
@@ -152,8 +153,7 @@ def frechet(
 
     RUNS: a folder of results (default: results), or run files with --qrels.  FD@k compares the embeddings of all
     relevant documents with the embeddings of a system's first k documents: 0 for equal distributions; smaller is
-    better. docs/method/frechet.md says what it cannot see.  With png, svg or pdf: draws each distance against the first
-    measure, into the folder of -o.
+    better.  With png, svg or pdf: draws each distance against the first measure, into the folder of -o.
     """
     folder = destination.folder if destination.form in PICTURES else None
     depths = tuple(dict.fromkeys(cutoffs))

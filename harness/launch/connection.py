@@ -82,6 +82,8 @@ def connect(timeout_s: int) -> docker.DockerClient:
     own = {"base_url": found.host, "tls": found.tls or False}
     client = docker.DockerClient(timeout=timeout_s, **(own if found.context else kwargs_from_env()))
     vars(client.api)["_auth_configs"] = _NoCredentials({})  # the SDK has no public way
+    if found.host.startswith("unix://"):
+        client.api.trust_env = False  # no proxy is before a socket, and looking for one takes half of a request's CPU
     return client
 
 

@@ -19,13 +19,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from harness import filesystem
+from harness.documents import page
 from harness.driver.records import Outcome, digest
 from harness.errors import ImageError
 from harness.launch import cpu_placement, host
 from harness.launch.base import LaunchEnd, Launcher, LaunchRequest, Prepared, StopReason, thread_environment
 from harness.launch.checks import Check, warn_if
 from harness.launch.images import assets, driver_code, locks, platforms, recipes
-from harness.launch.images.systems import System
+from harness.launch.images.systems import WHOLE_ENGINE, System
 from harness.launch.monitor import gpu
 from harness.launch.monitor.canary import Canary
 from harness.launch.monitor.sampler import Sampler
@@ -113,7 +114,7 @@ class ProcessLauncher(Launcher):
         if reason := self.cannot_run(system):
             raise ImageError(f"system {system.name!r}: {reason}; use --launcher docker")
         if system.lacking:
-            other = "take another host or hardware profile (docs/guides/platforms.md)"
+            other = f"take another host or hardware profile ({page('docs/guides/platforms.md')})"
             raise ImageError(f"system {system.name!r}: {system.lacking}; {other}")
         # Before the packages, which take their time: it refuses unpinned files.
         files = assets.fetch(system.name, system.assets, self.cache, self.models)
@@ -123,11 +124,15 @@ class ProcessLauncher(Launcher):
         for name, content in recipes.code_files(system).items():
             (partial / name).parent.mkdir(parents=True, exist_ok=True)
             (partial / name).write_bytes(content if isinstance(content, bytes) else content.read_bytes())
-        pinned = {path: locks.read(path) for path in (*system.shared_locks.values(), system.lock)}
-        if any(pinned.values()) and not self._python:
-            self._install(system, pinned, partial / "packages")
+        lean = system.lean and system.prepare_lean
+        needed = recipes.packages(system, lean=True) if lean else system.shared_locks
+        self._install(system, [*needed.values(), system.lock], partial / "packages")
         shutil.copytree(files, partial / "assets")
-        if system.prepare and system.assets:
+        if system.prepare and system.assets and self._make_ready(system, partial, whole=not lean) == WHOLE_ENGINE:
+            shutil.rmtree(partial / "assets")  # the first of several checkpoints may be ready
+            shutil.copytree(files, partial / "assets")
+            others = [lock for name, lock in system.shared_locks.items() if name not in needed]
+            self._install(system, others, partial / "packages")
             self._make_ready(system, partial)
         shared = assets.fetch(system.engine, system.engine_assets, self.cache, self.models)
         shutil.copytree(shared, partial / "assets", dirs_exist_ok=True)
@@ -202,7 +207,10 @@ class ProcessLauncher(Launcher):
         folder = (self.cache / "process").resolve() / f"{system.name}-{made_of[:12]}"
         return Prepared(system, recipe, f"process:{made_of}", str(folder))
 
-    def _install(self, system: System, pinned: dict[Path, str], target: Path) -> None:
+    def _install(self, system: System, locked: list[Path], target: Path) -> None:
+        pinned = {path: locks.read(path) for path in locked}
+        if self._python or not any(pinned.values()):
+            return
         if sys.version_info[:2] != _LOCK_PYTHON:
             raise ImageError(
                 f"system {system.name}: the engines' locks are for Python {_LOCK_PYTHON[0]}.{_LOCK_PYTHON[1]}; run"
@@ -219,7 +227,8 @@ class ProcessLauncher(Launcher):
         if failure:
             raise ImageError(f"system {system.name}: its packages could not be installed: {failure}")
 
-    def _make_ready(self, system: System, folder: Path) -> None:
+    def _make_ready(self, system: System, folder: Path, *, whole: bool = True) -> int:
+        """Run the system's ``prepare``; return its exit code, 0 if packages of the ``whole`` engine are there."""
         log.info(f"{system.name}: making its files ready")
         (folder / "system.json").write_text(recipes.prepare_parameters(system), encoding="utf-8")
         command = [self._python or sys.executable, "-m", str(system.prepare), str(folder / "assets")]
@@ -231,9 +240,10 @@ class ProcessLauncher(Launcher):
             text=True,
             check=False,
         )
-        if done.returncode:
+        if done.returncode and (whole or done.returncode != WHOLE_ENGINE):
             last = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
             raise ImageError(f"system {system.name}: its files could not be made ready: {one_line(last, MAX_TEXT)}")
+        return done.returncode
 
     def _environment(self, job: LaunchRequest) -> dict[str, str]:
         folder = Path(job.prepared.reference)

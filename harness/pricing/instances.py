@@ -1,10 +1,15 @@
-"""Read instance types of providers and hardware profiles from ``instance_profiles/``.  No prices."""
+"""Read instance types of providers and hardware profiles from ``instance_profiles/``.  No prices.
+
+The folder ships with harness.  Users may have a second one, which `harness prices fetch` fills.
+"""
 
 from __future__ import annotations
 
 import datetime
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -12,16 +17,20 @@ from pathlib import Path
 from pydantic import Field, field_validator
 
 from harness import config
-from harness.config import NAME_PATTERN, ConfigModel, Model, data_root, read_toml, validate
+from harness.config import NAME_PATTERN, ConfigModel, Model, absolute_folder, data_root, read_toml, validate
 from harness.driver.records import Envelope
-from harness.errors import FileError, UnknownName
+from harness.errors import FileError, UnknownName, UsageError
 
+PRICES_VARIABLE = "HARNESS_PRICES"
 ARCHITECTURES = ("x86_64", "arm64")
 INSTANCE_HEADER = (
     "provider,instance_type,vcpus,physical_cores,memory_gib,architecture,gpu_count,gpu_name,gpu_manufacturer,"
     "gpu_memory_mib_each,accelerator_count,accelerator_name,local_nvme_gb,burstable,bare_metal,current_generation,"
     "facts_of,gone_by,source"
 )
+
+# A file of instance types, and its content.
+FactsFile = tuple[Path, bytes]
 
 
 @dataclass(frozen=True)
@@ -99,6 +108,26 @@ def data_folder() -> Path:
     return data_root() / "instance_profiles"
 
 
+def fetched_folder() -> Path:
+    """Return the folder of fetched prices, by the XDG convention; HARNESS_PRICES may name it.
+
+    Raises:
+        UsageError: the user has no home folder.
+    """
+    usual = Path(os.environ.get("XDG_DATA_HOME") or "~/.local/share", "ir-harness", "instance_profiles")
+    return absolute_folder(os.environ.get(PRICES_VARIABLE) or usual, f"name a folder with {PRICES_VARIABLE}")
+
+
+def folders(root: Path | None = None) -> tuple[Path, ...]:
+    """Return the folders to read prices and facts from: fetched ones first, if there are any; or ``root`` alone."""
+    if root is not None:
+        return (root,)
+    with suppress(UsageError):  # nothing can have been fetched without a home
+        if (fetched := fetched_folder()).is_dir():
+            return (fetched, data_folder())
+    return (data_folder(),)
+
+
 def read_defaults(model: type[Model], section: str, root: Path | None = None) -> Model:
     """Read a section of ``defaults.toml``; raise FileError if the file is missing or wrong."""
     path = (root or data_folder()) / "defaults.toml"
@@ -110,10 +139,33 @@ def facts_path(provider: str, root: Path | None = None) -> Path:
     return (root or data_folder()) / "instances" / f"{provider}.csv"
 
 
+def facts_files(provider: str, root: Path | None = None) -> tuple[FactsFile, ...]:
+    """Read a provider's files of instance types; raise FileError if there is none."""
+    paths = [facts_path(provider, folder) for folder in folders(root)]
+    existing = [path for path in paths if path.exists()] or paths[-1:]
+    return tuple((path, config.read_shipped(path)) for path in existing)
+
+
 def read_instances(provider: str, root: Path | None = None) -> dict[str, Instance]:
     """Read all instance types of a provider by name; raise FileError if the file is missing or wrong."""
-    path = facts_path(provider, root)
-    return dict(parse_instances(provider, path, config.read_shipped(path)))
+    return joined_instances(provider, facts_files(provider, root))
+
+
+def joined_instances(provider: str, files: Sequence[FactsFile]) -> dict[str, Instance]:
+    """Return the instance types of several files; for a type in two files, the last one counts: it shipped.
+
+    Raises:
+        FileError: a row is wrong; names file, line and fix.
+    """
+    types: dict[str, Instance] = {}
+    for path, content in files:
+        types |= parse_instances(provider, path, content)
+    return types
+
+
+def providers(root: Path | None = None) -> list[str]:
+    """Return the names of all providers whose instance types are known."""
+    return sorted({path.stem for folder in folders(root) for path in (folder / "instances").glob("*.csv")})
 
 
 @lru_cache(maxsize=16)

@@ -1,12 +1,14 @@
 """Read dated prices of instances and block storage from ``instance_profiles/``.
 
-Price snapshots are append-only, each with its checksum.  How to fetch a new one: ``docs/reference/prices.md``.
+Price snapshots are append-only, each with its checksum.  `harness prices fetch` adds new ones to a folder of the
+user's, which is read before the shipped one (``docs/reference/prices.md``).
 """
 
 from __future__ import annotations
 
 import datetime
 import hashlib
+import itertools
 import logging
 import re
 from collections.abc import Mapping
@@ -17,10 +19,12 @@ from pathlib import Path
 from pydantic import Field
 
 from harness import config
+from harness.commands import quoted
 from harness.config import ConfigModel
+from harness.documents import page
 from harness.errors import FileError, UnknownName, UsageError, listed
 from harness.pricing import instances
-from harness.pricing.instances import Instance
+from harness.pricing.instances import FactsFile, Instance
 from harness.untrusted import one_line
 
 log = logging.getLogger(__name__)
@@ -108,20 +112,22 @@ def snapshot_files(root: Path | None = None) -> tuple[SnapshotFile, ...]:
     Raises:
         FileError: the folder is missing.
     """
-    prices = (root or instances.data_folder()) / "prices"
-    if not prices.is_dir():
+    places = [folder / "prices" for folder in instances.folders(root)]
+    if not places[-1].is_dir():
         raise FileError(
-            f"{prices}: this folder does not exist; restore it with its price snapshots, <provider>_<region>_<date>.csv"
+            f"{places[-1]}: this folder does not exist; restore it with its price snapshots,"
+            " <provider>_<region>_<date>.csv"
         )
-    files = []
-    for path in sorted(prices.glob("*.csv")):
+    files: dict[str, SnapshotFile] = {}
+    for path in itertools.chain.from_iterable(sorted(place.glob("*.csv")) for place in places):
         match = _NAME.fullmatch(path.name)
         as_of = date_or_none(match["as_of"]) if match else None
         if match is None or as_of is None:
             ignore(path, "<provider>_<region>_<date>.csv or <provider>_<region>_spot_<date>.csv")
             continue
-        files.append(SnapshotFile(path, match["provider"], match["region"], as_of, bool(match["spot"])))
-    return tuple(sorted(files, key=lambda file: (file.as_of, file.provider, file.region, file.spot)))
+        file = SnapshotFile(path, match["provider"], match["region"], as_of, bool(match["spot"]))
+        files.setdefault(path.name, file)
+    return tuple(sorted(files.values(), key=lambda file: (file.as_of, file.provider, file.region, file.spot)))
 
 
 def snapshot(
@@ -158,8 +164,15 @@ def snapshot(
             return prices
     raise UsageError(
         f"no {term} prices of {region}{f' until {as_of}' if as_of else ''} are here; "
-        "fetch some (docs/reference/prices.md), or choose another --term"
+        f"{how_to_add(files[0].provider, region, term)}, or choose another --term"
     )
+
+
+def how_to_add(provider: str, region: str, term: str) -> str:
+    """Return what to do for newer prices of a region: the command that fetches them, if it can."""
+    if provider != "aws":
+        return f"add some ({page('docs/reference/prices.md')})"
+    return f"fetch some: {quoted('prices fetch', region=region, spot=term == 'spot')}"
 
 
 def _of_region(files: tuple[SnapshotFile, ...], region: str | None, usual: DefaultMarket) -> list[SnapshotFile]:
@@ -181,14 +194,13 @@ def read_snapshots(file: SnapshotFile, root: Path | None = None) -> dict[str, Sn
     Raises:
         FileError: the file or its instance types are missing or wrong, or its checksum differs.
     """
-    path = instances.facts_path(file.provider, root)
-    return dict(_parsed(file, read_checked(file.path), path, config.read_shipped(path)))
+    return dict(_parsed(file, read_checked(file.path), instances.facts_files(file.provider, root)))
 
 
 @lru_cache(maxsize=16)
-def _parsed(file: SnapshotFile, content: bytes, facts_path: Path, facts_content: bytes) -> Mapping[str, Snapshot]:
-    """Parse a file's prices by term, with instance types from another file; equal content is parsed once."""
-    facts = instances.parse_instances(file.provider, facts_path, facts_content)
+def _parsed(file: SnapshotFile, content: bytes, facts_files: tuple[FactsFile, ...]) -> Mapping[str, Snapshot]:
+    """Parse a file's prices by term, with instance types from other files; equal content is parsed once."""
+    facts = instances.joined_instances(file.provider, facts_files)
     prices: dict[str, dict[str, tuple[Instance, float]]] = {term: {} for term in TERMS}
     sources: dict[str, set[str]] = {term: set() for term in TERMS}
     expected = {"provider": file.provider, "region": file.region, "as_of": str(file.as_of)}
@@ -273,9 +285,6 @@ def storage_price(provider: str, region: str, as_of: datetime.date, root: Path |
     Raises:
         FileError: a row is wrong.
     """
-    path = (root or instances.data_folder()) / "storage.csv"
-    if not path.exists():
-        return None
     prices = [
         StoragePrice(
             provider=row["provider"],
@@ -285,6 +294,8 @@ def storage_price(provider: str, region: str, as_of: datetime.date, root: Path |
             as_of=_as_of(place, row),
             source=row["source"],
         )
+        for path in (folder / "storage.csv" for folder in instances.folders(root))
+        if path.exists()
         for place, row in config.csv_rows(path, STORAGE_HEADER)
     ]
     local = [price for price in prices if (price.provider, price.region) == (provider, region)]

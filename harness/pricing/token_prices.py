@@ -63,15 +63,14 @@ def read_snapshots(root: Path | None = None) -> tuple[TokenSnapshot, ...]:
     Raises:
         FileError: a file is wrong, or its checksum differs.
     """
-    folder = (root or instances.data_folder()) / "tokens"
-    snapshots = []
-    for path in sorted(folder.glob("*.toml")):
+    snapshots: dict[datetime.date, TokenSnapshot] = {}
+    for path in (path for folder in instances.folders(root) for path in sorted((folder / "tokens").glob("*.toml"))):
         as_of = prices.date_or_none(path.stem)
         if as_of is None:
             prices.ignore(path, "<date>.toml")
-        else:
-            snapshots.append(_read(path, as_of))
-    return tuple(snapshots)
+        elif as_of not in snapshots:
+            snapshots[as_of] = _read(path, as_of)
+    return tuple(snapshots[as_of] for as_of in sorted(snapshots))
 
 
 def _read(path: Path, as_of: datetime.date) -> TokenSnapshot:

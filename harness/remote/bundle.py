@@ -26,9 +26,10 @@ _LEFT_OUT = ("__pycache__", "shipped")
 _MOST_BYTES = 512 << 20
 # Packages without wheels for arm64, which a worker does not need: it scores no run.
 _X86_ONLY = ("pytrec-eval-terrier",)
-# Packages that the user's machine alone needs, which fetches the model files.
+# Packages that the user's machine alone needs, which fetches model files and prices.
 LOCAL_ONLY = {
     *("huggingface-hub", "anyio", "filelock", "fsspec", "h11", "hf-xet", "httpcore2", "httpx2", "tqdm", "truststore"),
+    "ijson",
 }
 
 

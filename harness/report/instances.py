@@ -105,7 +105,7 @@ def snapshot_ages(today: datetime.date) -> tuple[list[tuple[str, str, str, str, 
     ]
     return lines, [
         f"the newest {term} prices of {_TOKENS if region == 'tokens' else region} are {age} days old (more than"
-        f" {prices.OLD_DAYS}); upgrade harness, or add newer ones: docs/reference/prices.md says how"
+        f" {prices.OLD_DAYS}); upgrade harness, or {prices.how_to_add(*region.partition(' ')[::2], term)}"
         for (region, term), age in newest.items()
         if age > prices.OLD_DAYS
     ]

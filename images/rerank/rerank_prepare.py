@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,18 +10,6 @@ import parameters
 from encoder import prepare
 from encoder.backends import FILES
 from encoder.roles import Role
-
-
-def main(arguments: list[str]) -> int:
-    """Load the checkpoint strictly and keep what its backend reads; one line and 1 when something is wrong."""
-    place, described = arguments
-    try:
-        told = json.loads(Path(described).read_text(encoding="utf-8"))
-        make_ready(Path(place), {**told["build_params"], **told["search_params"]})
-    except (ValueError, OSError) as error:
-        print(" ".join(str(error).split()), file=sys.stderr)
-        return 1
-    return 0
 
 
 def make_ready(assets: Path, given: dict[str, Any]) -> None:
@@ -58,4 +45,4 @@ def make_ready(assets: Path, given: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(prepare.main(sys.argv[1:], make_ready))

@@ -1,8 +1,8 @@
 """Every shipped system with weights meets the contract with tiny weights of the published format.
 
-A late interaction, a learned sparse or a reranking system is drawn by chance in each run, the others are in
-``make soak``.  tests/test_main_job.py holds the dense engine's contract over published weights.  A new system is
-covered by being there.
+A late interaction, a learned sparse or a reranking system is drawn by chance in each run, and an engine without a
+checkpoint; the others are in ``make soak``.  tests/test_main_job.py holds the dense engine's contract over published
+weights.  A new system is covered by being there.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from harness.launch.docker import DockerLauncher
 from harness.launch.images import catalog, platforms
 from harness.launch.images.systems import System
 from tests.checkpoints.conftest import CACHE, TEXTS
-from tests.support.chance import chance
+from tests.support.chance import chance, drawn
 
 pytestmark = pytest.mark.docker
 
@@ -41,6 +41,15 @@ NOW = {_DRAW.choice([name for name in WITH_WEIGHTS if SHIPPED[name].engine in _F
 # terms of its query, all that Seismic reads, those that matter.
 _UNABLE = ("smollm2-rankgpt", "mxbai-rerank-base-v2", "seismic-splade-tiny")
 UNABLE = {name: ["puts the document that is meant first"] for name in _UNABLE}
+# Of the engines without a checkpoint.
+_WITHOUT_CHECKPOINT = ("bm25s", "pisa", "static-minilm", "tantivy")
+# Systems that search without PyTorch: their packages to build with and to search with, and a parameter to add.
+_WITHOUT_PYTORCH = {
+    "ms-marco-minilm-l2": ('backend = "openvino"\n', [[b"packages"], [b"packages"]]),
+    "deepct": ("", [[b"full", b"packages"], [b"packages"]]),
+}
+# Their checkpoints are made in one container.
+_TOGETHER = frozenset({*NOW, *_WITHOUT_PYTORCH})
 
 
 def _cases() -> list[Any]:
@@ -80,14 +89,14 @@ def _check(system: System, folder: Path, models: Path | None = None, gib: int = 
 def test_shipped_system_meets_the_contract_with_tiny_weights(
     name: str, made: Callable[[frozenset[str]], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = made(frozenset(NOW if name in NOW else {name}))
+    folder = made(_TOGETHER if name in NOW else frozenset({name}))
     monkeypatch.setenv("HARNESS_IMAGES", str(folder / "images"))
     system = catalog.system(f"{name}-tiny")
     assert system.stand_in, "tables say that these are not the published weights"
     _check(system, tmp_path, folder / "models", gib=2)
 
 
-@pytest.mark.parametrize("name", ["bm25s", "pisa", "static-minilm", "tantivy"])
+@pytest.mark.parametrize("name", drawn("engine without a checkpoint", _WITHOUT_CHECKPOINT, 1))
 def test_engine_without_a_checkpoint_meets_the_contract(engine: docker.DockerClient, name: str, tmp_path: Path) -> None:
     system = catalog.system(name)
     if reason := system.for_platform(platforms.host()).lacking:
@@ -95,25 +104,18 @@ def test_engine_without_a_checkpoint_meets_the_contract(engine: docker.DockerCli
     _check(system, tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("name", "backend", "packages"),
-    [
-        ("ms-marco-minilm-l2", 'backend = "openvino"\n', [[b"packages"], [b"packages"]]),
-        ("deepct", "", [[b"full", b"packages"], [b"packages"]]),
-    ],
-)
+@pytest.mark.parametrize("name", _WITHOUT_PYTORCH)
 def test_system_without_pytorch_where_it_needs_none_meets_the_contract(
     engine: docker.DockerClient,
     made: Callable[[frozenset[str]], Path],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     name: str,
-    backend: str,
-    packages: list[list[bytes]],
 ) -> None:
     """The reranker searches under OpenVINO alone, and DeepCT builds with PyTorch."""
-    folder = made(frozenset({name}))
-    (file,) = (folder / "images").glob("*/systems/*.toml")
+    backend, packages = _WITHOUT_PYTORCH[name]
+    folder = made(_TOGETHER)
+    (file,) = (folder / "images").glob(f"*/systems/{name}-tiny.toml")
     copy = tmp_path / "images" / file.relative_to(folder / "images")
     copy.parent.mkdir(parents=True)
     copy.write_text(file.read_text().replace("[search_params]\n", f"[search_params]\n{backend}"))

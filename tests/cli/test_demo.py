@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -26,6 +27,23 @@ def test_demo_runs_the_shipped_suite_in_any_folder(tmp_path: Path, monkeypatch: 
     done = CliRunner().invoke(main, ["demo", "--launcher", "fake"], catch_exceptions=False)
     assert done.stdout.startswith("scifact, ") and "| minilm " in done.stdout, done.output
     assert (tmp_path / "results" / "quickstart" / "report.html").is_file()
+
+
+@pytest.mark.parametrize(("launcher", "only"), [("docker", None), ("process", "*/cpu1-mem1")])
+def test_demo_leaves_the_small_machine_out_where_memory_is_not_limited(
+    monkeypatch: pytest.MonkeyPatch, launcher: str, only: str | None
+) -> None:
+    given: list[tuple[tuple[Path, ...], str | None]] = []
+
+    @click.command()
+    def run(suites: tuple[Path, ...], only: str | None, **_others: object) -> None:
+        given.append((suites, only))
+
+    monkeypatch.setattr("harness.cli.run.run", run)
+    for arguments in ([], ["--only", "bm25"]):
+        CliRunner().invoke(main, ["demo", "--launcher", launcher, *arguments], catch_exceptions=False)
+    suites = (ROOT / "suites" / "quickstart.toml",)
+    assert given == [(suites, only), (suites, "bm25")]
 
 
 def test_demo_has_five_rows_and_leaves_the_harness_a_cpu() -> None:

@@ -180,6 +180,18 @@ class Nice(ProcessLauncher):
     gc.collect()
 
 
+def test_doctor_lists_launchers_of_a_bare_installation(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "EC2, AWS Batch and S3 need boto3: pip install 'ir-harness[aws]'"
+    monkeypatch.setattr("harness.extras.missing", lambda package: text if package == "boto3" else "")
+    monkeypatch.setenv("DOCKER_HOST", "unix:///absent.sock")
+    found = {check.what: check for check in usable()}
+    assert [*found] == ["docker", "process", "ec2", "batch", "--work FOLDER"]
+    fact, _, remedy = text.partition(": ")
+    for name in ("ec2", "batch"):
+        assert found[name] == Check(Level.FAIL, name, fact, remedy)
+    gc.collect()
+
+
 @pytest.mark.slow
 def test_conformance_prints_fail_only_for_a_broken_contract(harness: Call, bench: Bench) -> None:
     good = harness("conformance", "planted", "--launcher", "process")

@@ -54,7 +54,7 @@ def _read_systems(folder: Path, _scratch: Path) -> object:
 def _read_engine_folder(folder: Path, _scratch: Path) -> object:
     system = catalog.systems(folder)["minilm"]
     found = recipes.engine_recipe(system), locks.read(system.lock)
-    return found, Dockerfile.of(folder / _ENGINE / "Dockerfile").checked({"BASE": "base"})
+    return found, Dockerfile.of(folder / _ENGINE / "Dockerfile").for_build({"BASE": "base"}).text
 
 
 def _make_pages(folder: Path) -> None:
@@ -94,10 +94,9 @@ def _read_prices(folder: Path, _scratch: Path) -> object:
     file = next(iter(prices.snapshot_files(folder)), None)
     if file is None:
         return None
-    facts = instances.facts_path("aws", folder)
     content = config.read_shipped(file.path)
     storage = prices.storage_price("aws", "us-east-1", file.as_of, folder)
-    return dict(prices._parsed(file, content, facts, config.read_shipped(facts))), storage
+    return dict(prices._parsed(file, content, instances.facts_files("aws", folder))), storage
 
 
 def _read_checksums(folder: Path, _scratch: Path) -> object:

@@ -49,6 +49,15 @@ SIZES = {
     "l": {"k": 1000, "ncells": 4, "centroid_score_threshold": 0.4, "ndocs": 4096},
 }
 
+METHODS = ("plaid", "uncompressed", "dessert", "muvera")
+# Each method, and what makes it search the whole of a small index.
+WHOLE = [
+    ("plaid", SIZES["l"]),
+    ("uncompressed", {"candidates": "all"}),
+    ("dessert", {}),
+    ("muvera", {"candidates": 1000}),
+]
+
 WORDS = re.findall(
     r"\w+",
     "ice water glacier river mountain lava ash crater coffee cup house people talk drink bridge castle market "

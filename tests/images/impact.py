@@ -77,18 +77,22 @@ def plain(name, scale=100):
 Ask = Callable[..., list[Any]]
 
 
-# Makes the checkpoints ready as an image's build does, in a process of its own: this one has loaded nothing then.
+# Makes the checkpoints ready as an image's build does, once for all tests that ask for the same, in a process of its
+# own: this one has loaded nothing then.
 _PREPARE = """
-import os, shutil
-assets = Path("/index/assets")
-shutil.copytree("/job/models", assets)
-os.symlink("/opt/assets/anserini", assets / "anserini")
-child = os.fork()
-if not child:
-    import term_weights.prepare
-    Path("/tmp/system.json").write_text(json.dumps({"build_params": params, "search_params": {}}))
-    os._exit(term_weights.prepare.main([str(assets), "/tmp/system.json"]))
-assert os.waitpid(child, 0)[1] == 0, "the checkpoints could not be made ready"
+import hashlib, os, shutil
+assets = Path("/kept") / hashlib.sha256(Path("/job/system.json").read_bytes()).hexdigest()
+if not assets.is_dir():
+    fresh = Path("/kept/fresh")
+    shutil.rmtree(fresh, ignore_errors=True)
+    shutil.copytree("/job/models", fresh)
+    os.symlink("/opt/assets/anserini", fresh / "anserini")
+    child = os.fork()
+    if not child:
+        import encoder.prepare, term_weights.prepare
+        os._exit(encoder.prepare.main([str(fresh), "/job/system.json"], term_weights.prepare.make_ready))
+    assert os.waitpid(child, 0)[1] == 0, "the checkpoints could not be made ready"
+    fresh.rename(assets)
 engine = lambda **changes: adapter.ENGINE({**params, **changes}, Envelope("test", 1, 1 << 30), assets)
 corpus = Corpus(Path("/job/more.jsonl"), 24)
 """
@@ -111,6 +115,8 @@ def asker(warm: Callable[[System], Warm], prelude: str, models: Path, folder: Pa
         job = folder / "job"
         shutil.copytree(models, job / "models")
         (job / "params.json").write_text(json.dumps(params))
+        read = {name: params[name] for name in system.prepare_params if name in params}
+        (job / "system.json").write_text(json.dumps({"build_params": read, "search_params": {}}))
         (job / "more.jsonl").write_text("".join(json.dumps(each) + "\n" for each in documents()))
         (job / "probe.py").write_text(prelude + _PREPARE + lines)
         return warm(system).ask(job)

@@ -69,12 +69,13 @@ class Warm:
         # A folder of its own: a socket's path may be 107 bytes long, and pytest's are longer.
         self._folder = Path(tempfile.mkdtemp(prefix="warm-"))
         self._folder.chmod(0o755)
-        for name in ("job", "index", "door"):
+        for name in ("job", "index", "door", "kept"):
             (self._folder / name).mkdir()
             (self._folder / name).chmod(0o777)
         shutil.copy(_FORKS, self._folder / "forks.py")
         own = {"/forks.py": self._folder / "forks.py", "/job": self._folder / "job", **read}
-        writes = {"/index": self._folder / "index", "/door": self._folder / "door"}
+        # A script finds ``/index`` empty, and in ``/kept`` what earlier scripts have left.
+        writes = {f"/{name}": self._folder / name for name in ("index", "door", "kept")}
         self._container: Container = client.containers.run(
             image,
             ["/forks.py", "/door/s", imports],

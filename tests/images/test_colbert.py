@@ -6,8 +6,9 @@ import docker
 import pytest
 
 from harness.launch.images import builder
-from tests.images.colbert import SIZES, Inside, documents, queries
+from tests.images.colbert import SIZES, WHOLE, Inside, documents, queries
 from tests.images.conftest import DOCUMENTS, MADE_CLOCK
+from tests.support.chance import drawn
 
 pytestmark = pytest.mark.docker
 
@@ -145,10 +146,7 @@ say([few.counts(), sorted(few.stages_s()), all(abs(best[hit.doc_id] - hit.score)
     assert stages == ["encode", "rerank", "retrieve", "tokenise"] and exact
 
 
-@pytest.mark.parametrize(
-    ("method", "changes"),
-    [("plaid", SIZES["l"]), ("uncompressed", {"candidates": "all"}), ("dessert", {}), ("muvera", {"candidates": 1000})],
-)
+@pytest.mark.parametrize(("method", "changes"), drawn("meaning", WHOLE, 2))
 def test_late_interaction_ranks_by_meaning_and_describes_itself(
     colbert: Inside, method: str, changes: dict[str, object]
 ) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.images.colbert import Inside, documents
+from tests.images.colbert import METHODS, Inside, documents
+from tests.support.chance import drawn
 
 pytestmark = pytest.mark.docker
 
 
-@pytest.mark.parametrize("method", ["plaid", "uncompressed", "dessert", "muvera"])
+@pytest.mark.parametrize("method", drawn("interrupted builds", METHODS, 2))
 def test_interrupted_build_resumes(colbert: Inside, method: str) -> None:
     lines = """
 import hashlib

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.images.colbert import Inside, documents
+from tests.images.colbert import METHODS, Inside, documents
 from tests.images.conftest import DOCUMENTS
+from tests.support.chance import drawn
 
 pytestmark = pytest.mark.docker
 
@@ -189,7 +190,7 @@ say(len(loaded({**PLAID, "document_tokens": 512}, made).search("ice", 1)))
     assert found == 1
 
 
-@pytest.mark.parametrize("method", ["plaid", "uncompressed", "dessert", "muvera"])
+@pytest.mark.parametrize("method", drawn("odd documents", METHODS, 2))
 def test_odd_documents_and_queries_are_answered(colbert: Inside, method: str) -> None:
     odd = [
         *DOCUMENTS,

@@ -5,17 +5,22 @@ from __future__ import annotations
 import pytest
 
 from tests.images.colbert import SIZES, Inside, documents, queries
+from tests.support.chance import drawn
 
 pytestmark = pytest.mark.docker
 
 
 @pytest.mark.parametrize(
     ("method", "changes", "file"),
-    [
-        ("plaid", SIZES["m"], "residuals.pt"),
-        ("muvera", {"candidates": 60}, "residuals.pt"),
-        ("dessert", {}, "hashes.npy"),
-    ],
+    drawn(
+        "mapped indexes",
+        [
+            ("plaid", SIZES["m"], "residuals.pt"),
+            ("muvera", {"candidates": 60}, "residuals.pt"),
+            ("dessert", {}, "hashes.npy"),
+        ],
+        1,
+    ),
 )
 def test_mapped_index_answers_the_same(colbert: Inside, method: str, changes: dict[str, object], file: str) -> None:
     lines = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.images.impact import BUILT, PLAIN, Ask
+from tests.support.chance import drawn
 
 pytestmark = pytest.mark.docker
 
@@ -76,7 +77,7 @@ say([resumed.resumed_s() > 0, done[:3], seen[0] == seen[1], len(seen[0]), left])
     assert resumed == [True, [0, 8, 9], True, 3, ["built-with.json", "lucene"]]
 
 
-@pytest.mark.parametrize("like", ["bt-splade-l", "unicoil", "deepct", "doct5query"])
+@pytest.mark.parametrize("like", drawn("odd queries", ["bt-splade-l", "unicoil", "deepct", "doct5query"], 2))
 def test_odd_queries_are_answered(ask: Ask, like: str) -> None:
     lines = """
 odd = ["", "  ", "the of and", "\\U0001f600", "\\ud800", "coffee\\x00", "river " * 5000, 'AND (foo* "']

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.docker
 # Tampers with the small checkpoints, makes them ready as an image's build does, says what came of it.
 _ATTEMPT = """
 import os, shutil, sys
-import term_weights.prepare, encoder.graph, torch, transformers
+import term_weights.prepare, encoder.prepare, encoder.graph, torch, transformers
 def attempt(tamper, of=params, **changes):
     place = Path("/tmp/assets")
     shutil.rmtree(place, ignore_errors=True)
@@ -22,7 +22,7 @@ def attempt(tamper, of=params, **changes):
     child = os.fork()  # each in a process of its own, as at an image's build, but with the libraries read once
     if not child:
         sys.stderr = open("/tmp/said", "w")
-        code = term_weights.prepare.main([str(place), str(told)])
+        code = encoder.prepare.main([str(place), str(told)], term_weights.prepare.make_ready)
         sys.stderr.flush()
         os._exit(code)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

@@ -95,7 +95,7 @@ except RuntimeError as error:
     assert message.startswith("the engine says: Error: ENOENT") and "/nowhere" in message
 
 
-@pytest.mark.parametrize("system", ["bm25-node", "null"])
+@pytest.mark.parametrize("system", ["bm25-node", pytest.param("null", marks=pytest.mark.soak)])
 def test_node_system_meets_the_contract(system: str) -> None:
     done = CliRunner().invoke(main, ["conformance", system, "--wide"])
     assert done.exit_code == 0, done.output

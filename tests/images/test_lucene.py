@@ -15,6 +15,18 @@ from tests.images.conftest import CACHE, DOCUMENTS, Probe
 
 pytestmark = pytest.mark.docker
 
+# The index of the small corpus, built by the first test that asks for it: each build starts a Java machine.
+BUILT = """
+import shutil
+kept, fresh = Path("/kept/index"), Path("/kept/fresh")
+if not kept.is_dir():
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir()
+    engine().build(corpus, fresh, lambda _: None)
+    fresh.rename(kept)
+shutil.copytree(kept, index, dirs_exist_ok=True)
+"""
+
 
 def test_bm25_ranks_as_anserinis_searcher_does(probe: Probe) -> None:
     lines = """
@@ -47,7 +59,6 @@ bm25.close()
 def test_odd_queries_and_pasted_pages_are_answered(probe: Probe) -> None:
     lines = """
 bm25 = engine()
-bm25.build(corpus, index, lambda _: None)
 bm25.load(index)
 odd = ("", "  ", "the of and", "zzz", "\\U0001f600", "coffee\\x00", 'AND (foo* "')
 page = " ".join(f"word{number}" for number in range(5000)) + " coffee"
@@ -55,7 +66,7 @@ for query in (*odd, "mountains " * 2000, "\\ud800 coffee", page):
     say([hit.doc_id for hit in bm25.search(query, 2)])
 """
     cafe = DOCUMENTS[2]["_id"]
-    *first, long, half, page = probe("bm25", lines)
+    *first, long, half, page = probe("bm25", BUILT + lines)
     assert first == [[], [], [], [], [cafe], [cafe], []]
     assert len(long) == 2 and half == page == [cafe]
 
@@ -157,13 +168,12 @@ say({{each: {{hit.doc_id: hit.score for hit in bm25.search(text, 10)}} for each,
 
 def test_index_of_another_kind_and_unused_parameters_are_refused(probe: Probe) -> None:
     lines = """
-engine().build(corpus, index, lambda _: None)
 for adapt, place in ((engine(language="zh"), index), (engine(), index / "lucene")):
     say(refused(lambda: adapt.load(place)))
 for wrong in ({"languge": "zh"}, {"colour": 1}):
     say(refused(lambda: engine(**wrong)))
 """
-    language, unknown, near, far = probe("bm25", lines)
+    language, unknown, near, far = probe("bm25", BUILT + lines)
     assert language == "the index was built with language 'en', the system asks for 'zh'; build it again"
     assert unknown.startswith("the index has no readable built-with.json")
     assert near == "unknown parameter 'languge'; did you mean 'language'?"
@@ -174,9 +184,9 @@ for wrong in ({"languge": "zh"}, {"colour": 1}):
     "lines",
     [
         "engine(build_heap_mib=2).build(corpus, index, lambda _: None)",
-        """
+        f"""
+{BUILT}
 bm25 = engine(heap_mib=8)
-bm25.build(corpus, index, lambda _: None)
 bm25.load(index)
 from jnius import autoclass
 from jvm import runtime
@@ -236,14 +246,12 @@ bm25.load(Path("/index/made"))
 bm25.search("molten rock", 3)
 print("options", bm25.libraries()["jvm_options"])
 '''
-bm25 = engine()
-bm25.build(corpus, index, lambda _: None)
 options = {"JAVA_TOOL_OPTIONS": "-Xlog:class+load", "PYTHONPATH": ":".join(filter(None, sys.path))}
 shown = subprocess.run([sys.executable, "-c", script], env=options, capture_output=True, text=True, check=True).stdout
 loaded = [line for line in shown.splitlines() if "org.apache.lucene" in line or "io.anserini" in line]
 say([len(loaded), sum("shared objects file (top)" in line for line in loaded)])
 say([line for line in shown.splitlines() if line.startswith("options")])
 """
-    (loaded, mapped), (options,) = probe("bm25", lines)
+    (loaded, mapped), (options,) = probe("bm25", BUILT + lines)
     assert loaded > 300 and mapped > 0.95 * loaded
     assert "-XX:PerMethodTrapLimit=0" in options and "-XX:SharedArchiveFile=/opt/jvm/search.jsa" in options

@@ -277,7 +277,7 @@ say(refused(lambda: rerank_prepare.make_ready(assets, {**params, "model": "moder
 
 def test_preparation_refuses_wrong_tensors_by_name(lines: Lines) -> None:
     answers = lines("""
-import rerank_prepare
+import encoder.prepare, rerank_prepare
 from safetensors.torch import load_file, save_file
 wrong = {
     "bert": ["classifier.weight", "bert.pooler.dense.bias", "bert.encoder.layer.1.output.dense.weight"],
@@ -307,7 +307,7 @@ for kind, tensors in wrong.items():
             said = refused(lambda: rerank_prepare.make_ready(assets, params))
             say([kind, ".".join(name.split(".")[-2:]), change, said])
 Path("/tmp/system.json").write_text(json.dumps({"build_params": params, "search_params": {"aggregation": "best"}}))
-say(rerank_prepare.main([str(assets), "/tmp/system.json"]))
+say(encoder.prepare.main([str(assets), "/tmp/system.json"], rerank_prepare.make_ready))
 """)
     *answers, code = answers
     assert len(answers) == 57

@@ -78,7 +78,7 @@ def wait_until(happened: object, what: str, *, limit_s: float = 120) -> None:
     deadline = time.monotonic() + limit_s
     while not happened():
         assert time.monotonic() < deadline, f"{what}: not within {limit_s:g} s"
-        time.sleep(0.02)
+        time.sleep(0.1)  # each look at the engine takes some CPU of its own and of ours
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import io
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import docker
 import pytest
@@ -52,6 +53,17 @@ def test_the_socket_is_found_as_the_docker_command_finds_it(folder: Path, monkey
     assert connection.endpoint() == connection.Endpoint("unix:///var/run/docker.sock")
     monkeypatch.setenv("DOCKER_HOST", "unix:///run/mine.sock")
     assert str(connection.endpoint()) == "unix:///run/mine.sock"
+
+
+@pytest.mark.parametrize(("host", "read"), [("unix:///run/mine.sock", False), ("tcp://engine:2375", True)])
+def test_proxies_are_looked_for_unless_the_engine_has_a_socket(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, host: str, read: bool
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", host)
+    client = SimpleNamespace(api=SimpleNamespace(trust_env=True))
+    monkeypatch.setattr(docker, "DockerClient", lambda **_: client)
+    connection.connect(5)
+    assert client.api.trust_env is read
 
 
 def test_an_engine_behind_a_context_that_is_down_is_named(folder: Path) -> None:

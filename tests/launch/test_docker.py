@@ -27,6 +27,7 @@ from harness.results.schema import Result
 from tests.conftest import Bench, make_bench
 from tests.integration import support
 from tests.integration.proxy import wait_until
+from tests.support.chance import drawn
 
 pytestmark = pytest.mark.docker
 
@@ -81,7 +82,7 @@ def test_limits_are_set_verified_inside_and_stored(
                 if "search" in container.name and container.status == "running"
             ]
             seen.extend(running)
-            time.sleep(0.02)
+            time.sleep(0.1)
 
     looking = threading.Thread(target=look)
     looking.start()
@@ -117,13 +118,12 @@ def test_limits_are_set_verified_inside_and_stored(
 
 
 @pytest.mark.parametrize(
-    ("seen_by_host", "message"),
+    ("kind", "seen_by_host", "message"),
     [
-        (True, "seen from outside: held to CPUs {other}, asked for CPUs {asked}"),
-        (False, "CPUs {other} in the affinity mask, asked for CPUs {asked}"),
+        ("build", True, "seen from outside: held to CPUs {other}, asked for CPUs {asked}"),
+        ("search", False, "CPUs {other} in the affinity mask, asked for CPUs {asked}"),
     ],
 )
-@pytest.mark.parametrize("kind", ["build", "search"])
 def test_job_on_wrong_cpus_is_refused(
     bench: Bench, launcher: DockerLauncher, monkeypatch: pytest.MonkeyPatch, kind: str, seen_by_host: bool, message: str
 ) -> None:
@@ -275,7 +275,7 @@ def test_gpu_profile_is_not_applicable_without_a_gpu(bench: Bench, launcher: Doc
 
 
 @pytest.mark.usefixtures("host")
-@pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.parametrize("times", drawn("Ctrl-C", [1, 3], 1))
 def test_ctrl_c_ends_the_container_at_once_and_the_next_run_continues(
     bench: Bench, engine: docker.DockerClient, times: int
 ) -> None:

@@ -14,6 +14,7 @@ from harness.launch.images.systems import System
 from harness.launch.process import ProcessLauncher
 from tests.conftest import Bench
 from tests.support import wheel_file
+from tests.support.toy_dataset import with_asset
 
 PREPARE = """
 import json, os, pathlib, sys
@@ -87,3 +88,32 @@ def test_packages_of_an_engine_and_its_component_are_installed_together(
         "only_here.py",
         "with_others.py",
     }
+
+
+@pytest.mark.parametrize("able", [True, False])
+def test_packages_that_only_the_whole_engine_has_are_installed_if_prepare_asks(
+    toy: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, able: bool
+) -> None:
+    code, lean, whole = (tmp_path / "shared" / name for name in ("code", "lean", "whole"))
+    for folder in (code, lean, whole):
+        folder.mkdir(parents=True)
+    (code / "__init__.py").touch()
+    needs = "" if able else "import importlib.util\nimportlib.util.find_spec('of_whole') or sys.exit(3)\n"
+    (code / "ready.py").write_text(f"import pathlib, sys\npathlib.Path(sys.argv[1], 'model', 'file').unlink()\n{needs}")
+    (lean / "requirements.lock").write_text(wheel(tmp_path / "of_lean", "of_lean"))
+    (whole / "requirements.lock").write_text(wheel(tmp_path / "of_whole", "of_whole"))
+    places = {part / "requirements.lock": tmp_path / f"of_{part.name}" for part in (lean, whole)}
+    monkeypatch.setattr(assets, "wheels", lambda lock, *_: places.get(lock, tmp_path))
+    (toy.engine_dir / "Dockerfile").write_text(
+        "ARG BASE\nARG STAGE=full\nFROM ${BASE} AS lean\nCOPY packages/lean /\n"
+        "FROM lean AS full\nCOPY packages/whole /\nFROM ${STAGE}\n"
+    )
+    (tmp_path / "models" / "model").mkdir(parents=True)
+    (tmp_path / "models" / "model" / "file").write_text("weights")
+    update = {"shared": (code, lean, whole), "prepare": "code.ready", "prepare_params": ("say",), "prepare_lean": True}
+    update |= {"lean_if": {"say": ("it",)}, "build_params": {"say": "it"}}
+    toy = with_asset(toy, hashlib.sha256(b"weights").hexdigest()).model_copy(update=update)
+    made = Path(ProcessLauncher(tmp_path / "cache", tmp_path / "models").prepare(toy).reference)
+    found = {path.stem for path in (made / "packages").glob("*.py")}
+    assert found == ({"of_lean"} if able else {"of_lean", "of_whole"})
+    assert not list((made / "assets" / "model").iterdir())

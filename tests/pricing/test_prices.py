@@ -57,7 +57,7 @@ def test_each_term_has_its_own_prices(root: Path) -> None:
 
 
 def test_unknown_term_and_term_without_prices_are_refused(root: Path) -> None:
-    with pytest.raises(UsageError, match=r"no reserved-1y prices of here are here; fetch some .* another --term"):
+    with pytest.raises(UsageError, match=r"no reserved-1y prices of here are here; add some .* another --term"):
         prices.snapshot(root=root, term="reserved-1y")
     with pytest.raises(UsageError, match="no spot prices of here until 2024-05-01"):
         prices.snapshot(DAY, root=root, term="spot")

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
 
 # pytest prints it at the start of a run; set it to repeat that run.
 VARIABLE = "HARNESS_TEST_SEED"
@@ -17,3 +21,17 @@ def seed() -> int:
 def chance(name: str) -> random.Random:
     """Return a generator for one purpose, seeded by the run's seed and a name."""
     return random.Random(f"{seed()} {name}")
+
+
+def drawn(name: str, values: Sequence[Any], count: int) -> list[Any]:
+    """Return the cases of a test: ``count`` of them, drawn for this purpose, and the others for the soak alone.
+
+    A case of several parameters is a tuple.
+    """
+    now = chance(name).sample(range(len(values)), count)
+    return [
+        pytest.param(
+            *(value if isinstance(value, tuple) else (value,)), marks=() if number in now else pytest.mark.soak
+        )
+        for number, value in enumerate(values)
+    ]

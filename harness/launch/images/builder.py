@@ -26,6 +26,7 @@ import psutil
 from docker.errors import ImageNotFound
 
 from harness import filesystem
+from harness.documents import page
 from harness.driver.records import digest
 from harness.errors import ImageError
 from harness.launch.connection import engine_errors
@@ -33,7 +34,7 @@ from harness.launch.images import assets, base_image, driver_code, emulation, en
 from harness.launch.images.dockerfile import Dockerfile
 from harness.launch.images.engine_build import BuildLimits
 from harness.launch.images.recipes import engine_recipe, recipe
-from harness.launch.images.systems import Asset, System, checksums
+from harness.launch.images.systems import WHOLE_ENGINE, Asset, System, checksums
 from harness.progress import Progress, silent
 from harness.untrusted import MAX_TEXT, one_line
 
@@ -71,13 +72,17 @@ class Image:
     platform: str = platforms.AMD64
 
 
+class _NeedsWholeEngine(ImageError):
+    """A system's files cannot be made ready in the lean image of its engine."""
+
+
 def _check_made_for(system: System) -> None:
     """Raise ImageError if the system has no image for its platform."""
     if system.platform not in platforms.PLATFORMS:
         names = " and ".join(platforms.PLATFORMS)
         raise ImageError(f"system {system.name!r}: images are made for {names}, this engine is {system.platform}")
     if system.lacking:
-        other = "take another platform or hardware profile (docs/guides/platforms.md)"
+        other = f"take another platform or hardware profile ({page('docs/guides/platforms.md')})"
         raise ImageError(f"system {system.name!r}: {system.lacking}; {other}")
 
 
@@ -200,28 +205,38 @@ class ImageBuilder:
         system = target.system
         files = self._assets(system.name, system.assets)
         images = [self.ensure(component) for component in system.components]
-        engine = self.ensure_engine(system)
-        arguments = {"ENGINE": engine.reference}
-        arguments |= {name: image.reference for name, image in zip(("FIRST", "SECOND"), images, strict=False)}
-        if system.prepare and system.assets:
-            runtime = self.ensure_engine(system, lean=True).reference if system.lean else arguments["ENGINE"]
-            arguments |= {"PREPARE": system.prepare, "RUNTIME": runtime}
-        if images:
-            arguments["NAME"] = system.engine
         components = recipes.components_json(system, [self._environment(image) for image in images])
 
-        def write_context(packed: IO[bytes]) -> None:
-            recipes.write_system_context(packed, system, files, components, arguments)
+        def build(engine: Image, **further: str) -> Image:
+            arguments = {"ENGINE": engine.reference, **further}
 
-        # No label has the system's name, so that equal content is an equal image.  A joined image has its engine's
-        # driver upon layers of its components.
-        return self._build(target, write_context, arguments, {DRIVER_LABEL: engine.driver} if images else {})
+            def write_context(packed: IO[bytes]) -> None:
+                recipes.write_system_context(packed, system, files, components, arguments)
+
+            # No label has the system's name, so that equal content is an equal image.  A joined image has its
+            # engine's driver upon layers of its components.
+            return self._build(target, write_context, arguments, {DRIVER_LABEL: engine.driver} if images else {})
+
+        if images:
+            names = zip(("FIRST", "SECOND"), images, strict=False)
+            joined = {name: image.reference for name, image in names}
+            return build(self.ensure_engine(system), NAME=system.engine, **joined)
+        if not system.prepare or not system.assets:
+            return build(self.ensure_engine(system))
+        runtime = self.ensure_engine(system, lean=system.lean)
+        prepared = {"PREPARE": system.prepare, "RUNTIME": runtime.reference}
+        if system.lean and system.prepare_lean:
+            try:
+                return build(runtime, **prepared)
+            except _NeedsWholeEngine:
+                log.info(f"{system.name}: the lean engine cannot make its files ready; taking the whole one")
+        return build(self.ensure_engine(system) if system.lean else runtime, **prepared)
 
     def _new_engine(self, target: ImageTarget) -> Image:
         system = target.system
         wheels = {
             lock: assets.wheels(lock, system.extra_indexes, self._cache, system.platform)
-            for lock in (*system.shared_locks.values(), system.lock)
+            for lock in (*recipes.packages(system, lean=target.lean).values(), system.lock)
         }
         files = self._assets(system.engine, system.engine_assets)
         names = ("base", "toolchain") if system.toolchain else ("base",)
@@ -316,10 +331,11 @@ class ImageBuilder:
                 filesystem.raise_if_disk_full(target.owner, words if full else last[-1])
             output = " | ".join(last)[-2000:]
             number = _STEP.match(step)
-            built = Dockerfile.of(target.dockerfile, target.shared)
+            built = Dockerfile.of(target.dockerfile, target.shared).for_build(arguments)
             place = (built.place_of_step(int(number[1])) if number else None) or target.dockerfile
             at = f" at {step[number.end() :][:80]!r}" if number else ""
-            raise ImageError(f"{place}: the image of {target.owner} failed{at}: {output}; the whole log is {log_file}")
+            error = _NeedsWholeEngine if words.endswith(f" code: {WHOLE_ENGINE}") else ImageError
+            raise error(f"{place}: the image of {target.owner} failed{at}: {output}; the whole log is {log_file}")
 
 
 def _log_lines(events: Iterator[dict[str, Any]]) -> Iterator[str]:

@@ -3,7 +3,7 @@
 The Docker engine itself fetches the names in ``FROM``, ``COPY --from``, ``ADD`` and ``# syntax=``.  It does so outside
 of the build's containers, and so with the network of its host.  Therefore these are refused before a build.
 
-The engine gets the text that was checked (:meth:`Dockerfile.checked`): one instruction on each line, without comments
+The engine gets the text that was checked (:meth:`Dockerfile.for_build`): one instruction on each line, without comments
 and continued lines, because versions of the engine read those in different ways.
 """
 
@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
 
 from harness.containment import inside
 from harness.errors import ImageError
@@ -75,8 +76,17 @@ class Instruction:
 
 
 @dataclass(frozen=True)
+class _Stage:
+    """A stage: its name or "", the place of its FROM, and the earlier stages that it names."""
+
+    name: str
+    begins: int
+    needs: list[str]
+
+
+@dataclass(frozen=True)
 class Dockerfile:
-    """A Dockerfile as it is built: the stages of shared folders stand before its own first one."""
+    """A Dockerfile; the stages of shared folders come before its own first one."""
 
     instructions: tuple[Instruction, ...]
 
@@ -96,8 +106,28 @@ class Dockerfile:
         """Return the file and line where a step begins, ``file:line``."""
         return self.instructions[step - 1].place if 0 < step <= len(self.instructions) else None
 
-    def checked(self, arguments: Mapping[str, str]) -> str:
-        """Return the text for the engine, after the check that it fetches nothing.
+    @property
+    def text(self) -> str:
+        """Return the text for the engine."""
+        return "".join(f"{instruction.name} {instruction.rest}\n" for instruction in self.instructions)
+
+    def copies(self, folder: str) -> bool:
+        """Tell whether a ``COPY`` may take files of this folder of the context."""
+        wanted = PurePosixPath(folder).parts
+        for instruction in self.instructions:
+            if instruction.name != "COPY" or any(flag.startswith("--from=") for flag in instruction.flags):
+                continue
+            words = instruction.rest.split()[len(instruction.flags) : -1]
+            sources = [PurePosixPath(word.strip('",').removeprefix('["').lstrip("/")).parts for word in words]
+            # The engine puts in what a variable holds.
+            if "$" in "".join(words) or any(all(map(fnmatchcase, wanted, source)) for source in sources):
+                return True
+        return False
+
+    def for_build(self, arguments: Mapping[str, str]) -> Dockerfile:
+        """Return what a build runs, after the check that it fetches nothing.
+
+        Stages that the last one does not need are left out: the engine would make them too, one after the other.
 
         Args:
             arguments: the build arguments that harness gives.
@@ -106,9 +136,8 @@ class Dockerfile:
             ImageError: an instruction is not allowed, or names an image that harness does not give.
         """
         defaults: dict[str, str | None] = {}
-        # The names of the stages so far; a stage without a name has "".
-        stages: list[str] = []
-        for instruction in self.instructions:
+        stages: list[_Stage] = []
+        for place, instruction in enumerate(self.instructions):
             if not instruction.rest or instruction.rest.endswith("\\"):
                 raise instruction.refuse("nothing follows its name, or it ends with a backslash; write it whole")
             if instruction.name not in _ALLOWED:
@@ -122,8 +151,28 @@ class Dockerfile:
             elif instruction.name == "ARG" and not stages:
                 _declare(instruction, defaults)
             elif instruction.name == "FROM":
-                stages.append(_stage(instruction, defaults, stages, arguments))
-        return "".join(f"{instruction.name} {instruction.rest}\n" for instruction in self.instructions)
+                stages.append(_stage(place, instruction, defaults, stages, arguments))
+        return Dockerfile(tuple(self._needed(stages)))
+
+    def _needed(self, stages: Sequence[_Stage]) -> Iterator[Instruction]:
+        """Yield the instructions before the first stage, and all of the stages that the last one needs."""
+        if not stages:
+            yield from self.instructions
+            return
+        names = {stage.name: number for number, stage in enumerate(stages) if stage.name}
+        wanted, open_ends = set[int](), [len(stages) - 1]
+        while open_ends:
+            number = open_ends.pop()
+            if number not in wanted:
+                wanted.add(number)
+                open_ends += [names[name] for name in stages[number].needs if name in names]
+                if any(name not in names for name in stages[number].needs):  # by its number, which must stay
+                    wanted.update(range(len(stages)))
+                    break
+        yield from self.instructions[: stages[0].begins]
+        ends = [*(stage.begins for stage in stages[1:]), len(self.instructions)]
+        for number in sorted(wanted):
+            yield from self.instructions[stages[number].begins : ends[number]]
 
 
 def shared_stages(shared: Iterable[Path]) -> dict[str, Path]:
@@ -184,21 +233,27 @@ def _declare(instruction: Instruction, defaults: dict[str, str | None]) -> None:
 
 
 def _stage(
-    instruction: Instruction, defaults: Mapping[str, str | None], stages: list[str], arguments: Mapping[str, str]
-) -> str:
-    """Return the name of a new stage, after the check of the image that it begins with."""
+    place: int,
+    instruction: Instruction,
+    defaults: Mapping[str, str | None],
+    stages: Sequence[_Stage],
+    arguments: Mapping[str, str],
+) -> _Stage:
+    """Return the stage that an instruction begins, after the check of its image."""
     found = _FROM.fullmatch(instruction.rest)
     if found is None:
         raise instruction.refuse("write FROM IMAGE, or FROM IMAGE AS NAME with a name in lower case")
-    image, name = found[1], found[2] or ""
+    image, stage = found[1], _Stage(found[2] or "", place, [])
     if variable := _VARIABLE.fullmatch(image):
         argument = variable[1] or variable[2]
         if argument in IMAGE_ARGUMENTS and argument in arguments and argument in defaults:
-            return name
+            return stage
         image = arguments.get(argument, defaults[argument]) or "" if argument in defaults else ""
-    if image != _SCRATCH and (not image or image not in stages):
+    if image != _SCRATCH and (not image or image not in [earlier.name for earlier in stages]):
         raise instruction.refuse(f"FROM takes {_given(arguments)}, an earlier stage, or {_SCRATCH}")
-    return name
+    if image != _SCRATCH:
+        stage.needs.append(image)
+    return stage
 
 
 def _given(arguments: Mapping[str, str]) -> str:
@@ -206,14 +261,15 @@ def _given(arguments: Mapping[str, str]) -> str:
     return ", ".join(f"${{{name}}}" for name in IMAGE_ARGUMENTS if name in arguments)
 
 
-def _check_copy(instruction: Instruction, stages: list[str]) -> None:
-    """Refuse a COPY from an image that is not an earlier stage of this file."""
+def _check_copy(instruction: Instruction, stages: Sequence[_Stage]) -> None:
+    """Refuse a COPY from an image that is not an earlier stage of this file; note the stage."""
     for flag in instruction.flags:
         known = _COPY_FLAG.fullmatch(flag)
         if known is None:
             raise instruction.refuse("COPY takes --from, --chown and --chmod here")
         if known[1] == "from":
-            earlier = stages[:-1]
+            earlier = [stage.name for stage in stages[:-1]]
             by_number = re.fullmatch(r"\d{1,4}", known[2]) is not None and int(known[2]) < len(earlier)
             if not by_number and known[2] not in filter(None, earlier):
                 raise instruction.refuse("--from takes an earlier stage of this file")
+            stages[-1].needs.append(known[2])

@@ -16,11 +16,12 @@ from typing import IO
 
 from harness import filesystem
 from harness.containment import files_inside, inside
+from harness.documents import page
 from harness.driver.records import PROTOCOL_VERSION, digest
 from harness.errors import FileError
 from harness.launch.images import base_image, driver_code
 from harness.launch.images.catalog import images_dir
-from harness.launch.images.dockerfile import Dockerfile, shared_stages
+from harness.launch.images.dockerfile import IMAGE_ARGUMENTS, Dockerfile, shared_stages
 from harness.launch.images.platforms import AMD64
 from harness.launch.images.systems import PARAMETERS, Asset, System, checksums
 
@@ -29,7 +30,7 @@ MOST_CODE_BYTES = 512 << 20
 
 # Files of an engine's folder for people or the host.
 _HOST_ONLY = re.compile(r"engine\.toml|requirements(-[a-z0-9]+)*\.in")
-_GUIDE = "docs/guides/add-a-system.md"
+_GUIDE = page("docs/guides/add-a-system.md")
 _LOCK = re.compile(r"requirements(-[a-z0-9]+)*\.lock")
 
 
@@ -106,6 +107,25 @@ def engine_files(system: System) -> dict[str, Path]:
     return {**own, "requirements.lock": system.lock}
 
 
+def engine_dockerfile(system: System, arguments: Mapping[str, str]) -> Dockerfile:
+    """Return the Dockerfile of an engine as a build with these arguments runs it.
+
+    Raises:
+        ImageError: it would fetch something, or cannot be read.
+    """
+    return Dockerfile.of(system.engine_dir / "Dockerfile", system.shared).for_build(arguments)
+
+
+def packages(system: System, *, lean: bool = False) -> dict[str, Path]:
+    """Return the locks of the shared packages that an engine's image, or its lean one, holds, by their folder's name.
+
+    Raises:
+        ImageError: as :func:`engine_dockerfile`.
+    """
+    built = engine_dockerfile(system, dict.fromkeys(IMAGE_ARGUMENTS, "any") | ({"STAGE": "lean"} if lean else {}))
+    return {name: lock for name, lock in system.shared_locks.items() if built.copies(f"packages/{name}")}
+
+
 def shared_files(system: System) -> dict[str, Path]:
     """Return the files of code that the engine shares with others, by their path on the import path."""
     return {
@@ -168,7 +188,7 @@ def write_engine_context(
     """Write the context of an engine's image: its folder, wheels, shared code, assets and the driver.
 
     Args:
-        wheels: folder of wheels by the lock that names them, of the engine and of its shared code.
+        wheels: folder of wheels by the lock that names them, of the engine and of its shared :func:`packages`.
         files: folder of the engine's assets.
         arguments: the build arguments, by which the Dockerfile is checked.
 
@@ -177,9 +197,9 @@ def write_engine_context(
     """
     folders = ("wheels", "assets", "assets/engine", "shared", "packages", "driver")
     entries: dict[str, Path | bytes | None] = {**dict.fromkeys(folders), **code_files(system)}
-    entries["Dockerfile"] = Dockerfile.of(system.engine_dir / "Dockerfile", system.shared).checked(arguments).encode()
+    entries["Dockerfile"] = engine_dockerfile(system, arguments).text.encode()
     entries |= _files("wheels", wheels[system.lock])
-    for name, lock in system.shared_locks.items():
+    for name, lock in packages(system, lean=arguments.get("STAGE") == "lean").items():
         package = f"packages/{name}"
         entries |= {package: None, f"{package}/wheels": None, f"{package}/requirements.lock": lock}
         entries |= _files(f"{package}/wheels", wheels[lock])
@@ -190,7 +210,7 @@ def write_system_context(
     target: IO[bytes], system: System, files: Path, components: str, arguments: Mapping[str, str]
 ) -> None:
     """Write the context of a system's image: its assets, their parameters, and its components."""
-    text = Dockerfile.of(dockerfile(system)).checked(arguments)
+    text = Dockerfile.of(dockerfile(system)).for_build(arguments).text
     entries: dict[str, Path | bytes | None] = {"Dockerfile": text.encode(), "assets": None}
     entries |= {"system.json": prepare_parameters(system).encode(), "components.json": components.encode()}
     _write(target, entries | _assets("assets", system.assets, files))

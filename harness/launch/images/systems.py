@@ -103,6 +103,10 @@ class NotFor(ConfigModel):
     )
 
 
+# Exit code of a `prepare` that needs packages which the lean engine lacks.
+WHOLE_ENGINE = 3
+
+
 class EngineSettings(ConfigModel):
     """The settings of ``engine.toml`` that each system of the engine has."""
 
@@ -119,6 +123,11 @@ class EngineSettings(ConfigModel):
     )
     prepare_params: tuple[str, ...] = Field(
         default=(), description="parameters of the system that `prepare` reads; they decide the image too"
+    )
+    prepare_lean: bool = Field(
+        default=False,
+        description="`prepare` is tried in the image of the stage `lean` first, for systems that `lean_if` names; its"
+        " exit code 3 asks for the whole engine",
     )
     lean_if: dict[str, tuple[Scalar, ...]] = Field(
         default={},
@@ -169,6 +178,8 @@ class EngineSettings(ConfigModel):
                 raise ValueError(f"{key}: {unread[0]} is not in prepare_params, which decide the image")
             if table and not self.prepare:
                 raise ValueError(f"{key}: only files that `prepare` makes ready go into a lean image; name it")
+        if self.prepare_lean and not self.lean_if:
+            raise ValueError("prepare_lean: lean_if names no system that has a lean image; add it, or remove this")
         return self
 
 

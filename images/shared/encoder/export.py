@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from encoder.backends import FILES
+from encoder.bert import Bert
 from encoder.errors import BadCheckpoint
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ _OPSET = 17
 _LARGEST_BYTES = 2**31 - 1
 
 
-def export(graph: Graph, folder: Path, backends: set[str]) -> None:
+def export(graph: Graph | Bert, folder: Path, backends: set[str]) -> None:
     """Write what the backends read into ``folder``.
 
     Raises:
@@ -37,13 +38,16 @@ def export(graph: Graph, folder: Path, backends: set[str]) -> None:
         raise BadCheckpoint(
             f"{folder.name}: {graph.declared.model_type} runs under torch and torch-bf16 alone; take one of them"
         )
-    size = sum(each.numel() * each.element_size() for each in graph.parameters())
+    size = sum(each.nbytes for each in graph.parameters())
     if size > _LARGEST_BYTES:
         raise BadCheckpoint(
             f"{folder.name}: {size / 1e9:.1f} GB of weights are more than one ONNX file holds; take torch"
         )
     plain = folder / FILES["onnxruntime"]
-    _onnx(graph, plain)
+    if isinstance(graph, Bert):
+        graph.write(plain)
+    else:
+        _trace(graph, plain)
     if FILES["openvino"] in wanted:
         import openvino
 
@@ -56,7 +60,7 @@ def export(graph: Graph, folder: Path, backends: set[str]) -> None:
         plain.unlink()
 
 
-def _onnx(graph: Graph, path: Path) -> None:
+def _trace(graph: Graph, path: Path) -> None:
     """Trace the graph, with the numbers of texts and of tokens left open."""
     import torch
 

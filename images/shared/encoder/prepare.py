@@ -2,7 +2,8 @@
 
 Each checkpoint is loaded once, strictly; the tokeniser is saved in the one form that needs no ``transformers``; the
 graph is written for the backends that the system asks for; and what these do not read is dropped.  What is wrong
-is said in one line, with exit code 1.
+is said in one line, with exit code 1.  Exit code 3 asks for the whole engine: PyTorch has to read the checkpoint, and
+this image has none.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import math
 import sys
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
@@ -17,7 +19,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from encoder import tokens
+from encoder import bert, tokens
 from encoder.backends import BACKENDS, FILES
 from encoder.config import read_config
 from encoder.errors import BadCheckpoint
@@ -27,12 +29,20 @@ FORMAT = 3
 
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 
+# Packages that only an engine's whole image has.
+_WHOLE_ENGINE = ("torch", "transformers")
+
 # The sides of DPR's encoders, by what they encode here.
 _DPR_SIDES = {"query": "question", "document": "context"}
 
 
-def main(arguments: list[str]) -> int:
-    """See the module."""
+def main(arguments: list[str], make_ready: Callable[[Path, dict[str, Any]], None] | None = None) -> int:
+    """See the module.
+
+    Args:
+        arguments: of the command line.
+        make_ready: what is done with the folder of assets and the system's parameters; :func:`prepare` if not given.
+    """
     try:
         place, described = arguments
     except ValueError:
@@ -40,10 +50,15 @@ def main(arguments: list[str]) -> int:
         return 1
     try:
         told = json.loads(Path(described).read_text(encoding="utf-8"))
-        prepare(Path(place), {**told["build_params"], **told["search_params"]})
+        (make_ready or prepare)(Path(place), {**told["build_params"], **told["search_params"]})
     except (ValueError, OSError) as error:
         print(" ".join(str(error).split()), file=sys.stderr)
         return 1
+    except ModuleNotFoundError as error:
+        if error.name not in _WHOLE_ENGINE:
+            raise
+        print(f"this checkpoint needs {error.name}, which the lean image lacks", file=sys.stderr)
+        return 3
     return 0
 
 
@@ -106,7 +121,8 @@ def prepare_folder(folder: Path, sharing: list[Role], load: Callable[..., Any] |
     Args:
         folder: of the checkpoint.
         sharing: its roles; they have one head.
-        load: reads the checkpoint strictly: folder, head, parameters; :class:`encoder.graph.Graph` if not given.
+        load: reads the checkpoint strictly: folder, head, parameters; if not given :mod:`encoder.bert` for backends
+            that read an export, where it can, else :class:`encoder.graph.Graph`.
 
     Raises:
         BadCheckpoint: the checkpoint is not what the roles say.
@@ -121,10 +137,14 @@ def prepare_folder(folder: Path, sharing: list[Role], load: Callable[..., Any] |
     backends = {role.backend for role in sharing}
     for backend in sorted(backends - set(BACKENDS)):
         raise BadCheckpoint(f"no backend {backend!r}; there are {', '.join(BACKENDS)}")
-    from encoder.graph import Graph, check_numbers
+    graph: Any = None
+    if load is None and all(FILES[backend] for backend in backends):
+        graph = bert.read(folder, heads[0], sharing[0].params)
+    if graph is None:
+        from encoder.graph import Graph, check_numbers
 
-    graph = (load or Graph)(folder, heads[0], sharing[0].params)
-    check_numbers(graph, folder.name)
+        graph = (load or Graph)(folder, heads[0], sharing[0].params)
+        check_numbers(graph, folder.name)
     for role in sharing:
         _check_role(role, graph)
     tokeniser = tokens.read(folder)
@@ -142,7 +162,7 @@ def prepare_folder(folder: Path, sharing: list[Role], load: Callable[..., Any] |
         "head": heads[0],
         "side": graph.side,
         "backends": sorted(backends),
-        "parameters": sum(each.numel() for each in graph.parameters()),
+        "parameters": sum(math.prod(each.shape) for each in graph.parameters()),
         "checkpoint_sha256": sha256,
     }
     (folder / "encoder.json").write_text(json.dumps(noted, indent=2) + "\n", encoding="utf-8")

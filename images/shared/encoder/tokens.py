@@ -140,6 +140,16 @@ class Tokens:
         return Batch(ids, mask, types)
 
 
+# The special tokens of BERT, by their name in tokenizer_config.json.
+_BERT = {
+    "pad_token": "[PAD]",
+    "unk_token": "[UNK]",
+    "cls_token": "[CLS]",
+    "sep_token": "[SEP]",
+    "mask_token": "[MASK]",
+}
+
+
 def read(folder: Path) -> Tokenizer:
     """Read a checkpoint's tokeniser; ``transformers`` reads the older formats.
 
@@ -149,6 +159,8 @@ def read(folder: Path) -> Tokenizer:
     if (folder / "encoder.json").is_file():
         return _plain(folder)
     _check_files(folder)
+    if (pieces := _word_pieces(folder)) is not None:
+        return pieces
     from transformers import AutoTokenizer
 
     with reading(f"{folder.name}: the tokeniser cannot be read"):
@@ -157,6 +169,61 @@ def read(folder: Path) -> Tokenizer:
     if fast is None:
         raise BadCheckpoint(f"{folder.name}: {type(tokenizer).__name__} has no form that the tokenizers library reads")
     return Tokenizer.from_str(fast.to_str())
+
+
+def _word_pieces(folder: Path) -> Tokenizer | None:
+    """Return BERT's tokeniser if ``tokenizer.json`` holds just what ``transformers`` makes of the other files."""
+    told: dict[str, Any] = {}
+    try:
+        held = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+        for name in ("special_tokens_map.json", "tokenizer_config.json"):
+            told |= json.loads((folder / name).read_text(encoding="utf-8"))
+        vocabulary = held["model"].pop("vocab")
+        specials = {token: vocabulary[token] for token in _BERT.values()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None  # transformers reads it, or says what is wrong
+    marks = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False) | {"special": True}
+    first, second = ({"Sequence": {"id": name, "type_id": number}} for number, name in enumerate("AB"))
+    begin, end, last = (
+        {"SpecialToken": {"id": token, "type_id": number}}
+        for token, number in ((_BERT["cls_token"], 0), (_BERT["sep_token"], 0), (_BERT["sep_token"], 1))
+    )
+    made = {
+        "version": "1.0",
+        "added_tokens": [
+            {"id": number, "content": token, **marks}
+            for token, number in sorted(specials.items(), key=lambda it: it[1])
+        ],
+        "normalizer": {
+            "type": "BertNormalizer",
+            "clean_text": True,
+            "handle_chinese_chars": told.get("tokenize_chinese_chars", True),
+            "strip_accents": told.get("strip_accents"),
+            "lowercase": told.get("do_lower_case", True),
+        },
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": [begin, first, end],
+            "pair": [begin, first, end, second, last],
+            "special_tokens": {
+                token: {"id": token, "ids": [specials[token]], "tokens": [token]}
+                for token in (_BERT["cls_token"], _BERT["sep_token"])
+            },
+        },
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+        "model": {
+            "type": "WordPiece",
+            "unk_token": _BERT["unk_token"],
+            "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": 100,
+        },
+    }
+    usual = told.get("tokenizer_class") in ("BertTokenizer", "BertTokenizerFast")
+    named = all(told.get(name, token) == token for name, token in _BERT.items())
+    further = any(told.get(name) for name in ("additional_special_tokens", "added_tokens_decoder", "never_split"))
+    same = {name: value for name, value in held.items() if name not in ("truncation", "padding")} == made
+    return _plain(folder) if usual and named and same and not further else None
 
 
 def _plain(folder: Path) -> Tokenizer:

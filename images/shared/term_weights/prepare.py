@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from encoder import prepare
 from encoder.errors import BadCheckpoint
@@ -12,25 +12,22 @@ from encoder.errors import BadCheckpoint
 from term_weights import expansion, methods
 
 
-def main(arguments: list[str]) -> int:
-    """Encoders as ``encoder.prepare`` does it, and the writer of queries; one line and 1 when something is wrong."""
-    place, described = arguments
-    try:
-        told = json.loads(Path(described).read_text(encoding="utf-8"))
-        params = {**told["build_params"], **told["search_params"]}
-        methods.named(params, texts=True)
-        prepare.prepare(Path(place), params)
-        methods.check_vocabularies(Path(place), params)
-        expander = str(params.get("expansion_model", ""))
-        if expander:
-            if not (Path(place) / expander).is_dir():
-                raise BadCheckpoint(f"{expander}: there is no such folder among the assets")
-            expansion.prepare(Path(place) / expander)
-    except (ValueError, OSError) as error:
-        print(" ".join(str(error).split()), file=sys.stderr)
-        return 1
-    return 0
+def make_ready(assets: Path, params: dict[str, Any]) -> None:
+    """Make encoders ready as ``encoder.prepare`` does it, and the writer of queries.
+
+    Raises:
+        BadCheckpoint: a checkpoint is not what the parameters say.
+        ValueError: a parameter is wrong.
+    """
+    methods.named(params, texts=True)
+    prepare.prepare(assets, params)
+    methods.check_vocabularies(assets, params)
+    expander = str(params.get("expansion_model", ""))
+    if expander:
+        if not (assets / expander).is_dir():
+            raise BadCheckpoint(f"{expander}: there is no such folder among the assets")
+        expansion.prepare(assets / expander)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(prepare.main(sys.argv[1:], make_ready))

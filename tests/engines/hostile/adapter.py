@@ -266,7 +266,7 @@ ATTACKS: dict[str, Callable[[], Sequence[Hit] | None]] = {
     "many_pauses": many_pauses,
     "same_pause": same_pause,
     "flood": flood,
-    "log_of_200_mib": lambda: log(200 << 20),
+    "log_of_50_mib": lambda: log(50 << 20),
     "deaf": deaf,
     "fork_bomb": fork_bomb,
     "memory_bomb": memory_bomb,

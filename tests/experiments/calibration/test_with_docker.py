@@ -17,10 +17,10 @@ from click.testing import CliRunner, Result
 
 from harness.cli import main
 from harness.cli.systems import calibrate
+from harness.driver.records import Outcome
 from harness.experiments.calibration import cases, run
 from harness.experiments.calibration.cases import Case, Group
 from harness.experiments.calibration.known_values import (
-    BareMemory,
     Clean,
     FigureVerdict,
     JobEnd,
@@ -38,22 +38,25 @@ CACHE = Path(next(str(option.default) for option in calibrate.params if option.n
 
 
 def _drawn() -> tuple[Group, ...]:
-    """Every outcome and every named cause, each in one way that is drawn; of what is measured alike, a few by chance.
+    """Draw a few cases of each kind by chance, and always a kill for memory; the soak has them all.
 
-    The search for a rate is left to the soak: on a busy machine it goes on and on.
+    What a lie, an outcome or a cause comes to without a container is tested in tests/jobs/test_job_samples_clock.py,
+    tests/launch/test_process.py and tests/analysis/validity/.  The search for a rate is left to the soak: on a busy
+    machine it goes on and on.
     """
     draw = chance("calibration")
-    latency = [case.name for group in cases.LATENCY for case in group.cases]
-    held = [case.name for group in cases.MEMORY for case in group.cases if isinstance(case.known_value, PeakMemory)]
-    in_child = [name for name in held if "child" in name]
-    wanted = {draw.choice(in_child), draw.choice(sorted({*held} - {*in_child})), *draw.sample(latency, 2)}
-    wanted |= {case.name for group in cases.MEMORY for case in group.cases if isinstance(case.known_value, BareMemory)}
+    held = draw.choice(
+        [case for group in cases.MEMORY for case in group.cases if isinstance(case.known_value, PeakMemory)]
+    )
+    wanted = {held.name, held.known_value.bare}
+    wanted.add(draw.choice([case.name for group in cases.LATENCY for case in group.cases]))
+    wanted.add(draw.choice(["offline", "stall-open-loop", "stall-closed-loop"]))
+    wanted |= {*draw.sample([case.name for group in cases.OUTCOMES for case in group.cases if "lie" in case.params], 2)}
     ways: dict[object, list[str]] = defaultdict(list)
     for case in (case for group in (*cases.NAMED, *cases.OUTCOMES) for case in group.cases):
         ways[_told(case)].append(case.name)
-    wanted |= {draw.choice(names) for names in ways.values()}
-    wanted |= {case.name for group in cases.OUTCOMES for case in group.cases if "lie" in case.params}
-    wanted |= {"offline", "stall-open-loop", "stall-closed-loop"}
+    killed = ways.pop(Outcome.OOM)
+    wanted |= {draw.choice(names) for names in (killed, *draw.sample([*ways.values()], 6))}
     return tuple(part for group in cases.GROUPS if (part := group.limited(wanted)).cases)
 
 

@@ -25,7 +25,7 @@ from harness.launch.images import catalog
 from tests.experiments.calibration.test_with_docker import CACHE
 from tests.support.chance import chance
 
-pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("real_looks")]
+pytestmark = pytest.mark.docker
 
 QUERIES, WARMUP = 4, 2
 # Where memory alone is planted, no busy machine shall play a part.
@@ -87,6 +87,7 @@ def test_verdict_finds_each_injected_anonymous_memory(engine: docker.DockerClien
     _check_anonymous(tmp_path, SIZES_MIB)
 
 
+@pytest.mark.usefixtures("real_looks")
 def test_evicted_mapped_file_makes_latency_the_binding_criterion(engine: docker.DockerClient, tmp_path: Path) -> None:
     """A file, little else: it never dies of a small limit, it slows."""
     params: dict[str, Scalar] = {"service_ms": 2, "touch_file": True, "touch_per_query": PAGES}

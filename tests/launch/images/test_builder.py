@@ -60,7 +60,7 @@ class Scripted:
 
 def build(client: Scripted, cache: Path) -> None:
     file = cache / "Dockerfile"
-    file.write_text("# two steps\nFROM base\n\nRUN make \\\n  # what?\n  it\n")
+    file.write_text("# two steps\nFROM scratch\n\nRUN make \\\n  # what?\n  it\n")
     toy = job_fixtures.system("toy")
     target = builder.ImageTarget(toy, lambda _: "0", "harness-toy", "system 'toy'", "toy", file)
     builder.ImageBuilder(cast(docker.DockerClient, client), cache).run_build(target, io.BytesIO(), {}, {})
@@ -68,7 +68,7 @@ def build(client: Scripted, cache: Path) -> None:
 
 def test_a_failed_build_is_one_line_with_step_reason_and_log(tmp_path: Path) -> None:
     client = Scripted(
-        {"stream": "Step 1/2 : FROM base\n"},
+        {"stream": "Step 1/2 : FROM scratch\n"},
         {"stream": " ---> 123\n"},
         {"stream": "Step 2/2 : RUN make it\n"},
         {"stream": "\x1b[91mno rule\nto make it\x1b[0m\n"},
@@ -287,13 +287,24 @@ def test_prepare_runs_in_the_build_and_its_error_is_shown(
         ensure("nonsense")
 
 
-def test_lean_system_is_prepared_in_the_whole_image_and_runs_in_the_lean_one(
-    toy: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("word", "tried", "able", "makers"),
+    [
+        ("onnx", False, False, ["engine"]),
+        ("onnx", True, True, ["engine-lean"]),
+        ("onnx", True, False, ["engine-lean", "engine"]),
+        ("torch", True, False, ["engine"]),
+    ],
+)
+def test_lean_system_is_prepared_where_it_can_be_and_runs_in_the_lean_image(
+    toy: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str, tried: bool, able: bool, makers: list[str]
 ) -> None:
     asked: list[tuple[str, dict[str, str]]] = []
 
     def build(_: Any, target: builder.ImageTarget, __: Any, arguments: dict[str, str], ___: Any) -> builder.Image:
         asked.append((target.image, arguments))
+        if arguments.get("ENGINE", "").endswith("-lean") and not able:
+            raise builder._NeedsWholeEngine
         return builder.Image(target.image, "r", "sha256:0", 1, "d")
 
     monkeypatch.setattr(builder.ImageBuilder, "_find", lambda *_: None)
@@ -302,20 +313,40 @@ def test_lean_system_is_prepared_in_the_whole_image_and_runs_in_the_lean_one(
     monkeypatch.setattr(builder.base_image, "ensure", lambda *_: "base")
     monkeypatch.setattr(emulation, "ensure", lambda *_: None)
     monkeypatch.setattr(builder.assets, "wheels", lambda *_: tmp_path)
-    update = {"prepare": "x", "prepare_params": ("say",), "lean_if": {"say": ("onnx",)}}
-    toy = with_asset(toy.model_copy(update=update), "a" * 64)
-    engine, names = f"the engine {toy.engine}", {}
-    for word in ("onnx", "torch"):
-        asked.clear()
-        images = builder.ImageBuilder(cast(docker.DockerClient, None), tmp_path, platform="linux/amd64")
-        images.ensure(toy.model_copy(update={"build_params": {"say": word}}))
-        names[word] = [image for image, _ in asked]
-        made = dict(asked)
-        assert made[engine] == {"BASE": "base"}
-        runtime = {"onnx": f"{engine}-lean", "torch": engine}[word]
-        assert made[toy.name] == {"ENGINE": engine, "PREPARE": "x", "RUNTIME": runtime}
-        assert made[runtime] == {"BASE": "base"} | ({"STAGE": "lean"} if word == "onnx" else {})
-    assert names == {"onnx": [engine, f"{engine}-lean", toy.name], "torch": [engine, toy.name]}
+    update = {"prepare": "x", "prepare_params": ("say",), "lean_if": {"say": ("onnx",)}, "prepare_lean": tried}
+    toy = with_asset(toy.model_copy(update={**update, "build_params": {"say": word}}), "a" * 64)
+    builder.ImageBuilder(cast(docker.DockerClient, None), tmp_path, platform="linux/amd64").ensure(toy)
+    name = {"engine": f"the engine {toy.engine}", "engine-lean": f"the engine {toy.engine}-lean"}
+    runtime = name["engine-lean" if word == "onnx" else "engine"]
+    assert [arguments for image, arguments in asked if image == toy.name] == [
+        {"ENGINE": name[maker], "PREPARE": "x", "RUNTIME": runtime} for maker in makers
+    ]
+    engines = {image: arguments for image, arguments in asked if image != toy.name}
+    wanted = {name[maker] for maker in makers} | {runtime}
+    assert engines == {
+        each: {"BASE": "base"} | ({"STAGE": "lean"} if each.endswith("-lean") else {}) for each in wanted
+    }
+
+
+@pytest.mark.docker
+def test_prepare_that_ends_with_3_gets_the_whole_engine(
+    built: docker.DockerClient, toy: System, tmp_path: Path
+) -> None:
+    part = _weights_and_code(tmp_path, f"import os, sys\nos.path.exists('/opt/whole') or sys.exit(3)\n{PREPARE}")
+    own = (toy.engine_dir / "Dockerfile").read_text()
+    assert own.count("FROM ${BASE}\n") == 1
+    stages = "FROM ${BASE} AS lean\nFROM ${BASE} AS full\nRUN mkdir /opt/whole\nFROM ${STAGE}\n"
+    (toy.engine_dir / "Dockerfile").write_text(
+        "ARG STAGE=full\n"
+        + own.replace("FROM ${BASE}\n", stages)
+        + "COPY shared /opt/shared\nENV PYTHONPATH=/opt/shared\nUSER 65532:65532\n"
+    )
+    update = {"shared": (part,), "prepare": "common.prepare", "prepare_params": ("say",), "prepare_lean": True}
+    update |= {"lean_if": {"say": ("converted",)}, "build_params": {"say": "converted"}}
+    toy = with_asset(toy, hashlib.sha256(b"weights").hexdigest()).model_copy(update=update)
+    image = builder.ImageBuilder(built, tmp_path, tmp_path / "models").ensure(toy)
+    output = built.containers.run(image.digest, ["sh", "-c", "ls /opt /opt/assets/model"], remove=True)
+    assert "new" in output.decode().split() and "whole" not in output.decode().split()
 
 
 @pytest.mark.docker

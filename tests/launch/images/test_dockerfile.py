@@ -17,7 +17,7 @@ GIVEN = {"BASE": "harness-base:0", "STAGE": "lean", "NAME": "x"}
 def checked(folder: Path, text: str | bytes, given: dict[str, str] = GIVEN) -> str:
     file = folder / "Dockerfile"
     file.write_bytes(text.encode() if isinstance(text, str) else text)
-    return Dockerfile.of(file).checked(given)
+    return Dockerfile.of(file).for_build(given).text
 
 
 @pytest.mark.slow
@@ -27,15 +27,17 @@ def test_shipped_dockerfiles_fetch_nothing() -> None:
     for system in engines.values():
         bases = {"BASE": "b:1", **({"TOOLCHAIN": "t:1"} if system.toolchain else {})}
         built = Dockerfile.of(system.engine_dir / "Dockerfile", system.shared)
-        text = built.checked(bases)
-        assert text.startswith("ARG BASE\n") and text.count("\n") == len(built.instructions)
+        text = built.for_build(bases).text
+        assert text.startswith("ARG BASE\n") and built.for_build(bases).copies("driver/x")
         if "STAGE" in text:
-            assert built.checked({**bases, "STAGE": "lean"}) == text
+            lean = built.for_build({**bases, "STAGE": "lean"})
+            assert "AS full" in text and "AS lean" in lean.text and "AS full" not in lean.text
+            assert lean.copies("packages/encoder") and not lean.copies("packages/pytorch"), system.engine
     given = dict.fromkeys(("ENGINE", "RUNTIME", "FIRST", "SECOND"), "i:1") | {"PREPARE": "m", "NAME": "n"}
     templates = sorted((catalog.images_dir() / "templates").glob("*.Dockerfile"))
     assert len(templates) == 4
     for template in templates:
-        Dockerfile.of(template).checked(given)
+        Dockerfile.of(template).for_build(given)
 
 
 def test_instruction_is_written_as_the_engine_joins_it(tmp_path: Path) -> None:
@@ -47,9 +49,46 @@ def test_instruction_is_written_as_the_engine_joins_it(tmp_path: Path) -> None:
     assert places == [None, *(f"{tmp_path / 'Dockerfile'}:{line}" for line in (2, 3, 5)), None]
 
 
+STAGES = """ARG BASE
+ARG STAGE=full
+FROM ${BASE} AS unused
+COPY packages/unused /
+FROM ${BASE} AS source
+COPY packages/source /
+FROM ${BASE} AS full
+COPY --from=source /a /a
+FROM ${BASE} AS lean
+COPY lean /
+FROM ${STAGE}
+COPY driver /
+"""
+
+
+def test_only_stages_that_the_last_one_needs_are_built(tmp_path: Path) -> None:
+    whole, lean = (checked(tmp_path, STAGES, {"BASE": "b", **given}) for given in ({}, {"STAGE": "lean"}))
+    assert [line.split()[-1] for line in whole.splitlines() if "FROM" in line] == ["source", "full", "${STAGE}"]
+    assert [line.split()[-1] for line in lean.splitlines() if "FROM" in line] == ["lean", "${STAGE}"]
+    built = Dockerfile.of(tmp_path / "Dockerfile").for_build({"BASE": "b", "STAGE": "lean"})
+    assert built.place_of_step(4) == f"{tmp_path / 'Dockerfile'}:10", "of what is built"
+    assert built.copies("lean") and built.copies("driver") and built.copies("lean/wheels")
+    assert not built.copies("packages/source") and not built.copies("packages/unused")
+    numbered = STAGES.replace("--from=source", "--from=1")
+    assert checked(tmp_path, numbered, {"BASE": "b"}) == numbered, "numbers of stages have to stay"
+
+
+@pytest.mark.parametrize(
+    "words", [". /", "--chown=1:1 packages /x", "pack* /", "a packages/x/wheels /", '["packages", "/"]']
+)
+def test_copy_that_may_take_a_folder_takes_it(tmp_path: Path, words: str) -> None:
+    checked(tmp_path, f"FROM scratch\nCOPY {words}\n")
+    built = Dockerfile.of(tmp_path / "Dockerfile")
+    assert built.copies("packages/x")
+    assert built.copies("wheels") == (words == ". /")
+
+
 ALLOWED = [
     "ARG BASE\nFROM $BASE",
-    "ARG BASE\nARG STAGE=full\nFROM ${BASE} AS lean\nFROM lean AS full\nFROM ${STAGE}",
+    "ARG BASE\nARG STAGE=full\nFROM ${BASE} AS base\nFROM base AS lean\nFROM ${STAGE}",
     "FROM scratch\nCOPY --chown=65532:65532 --chmod=755 a b /opt/",
     "ARG BASE\nFROM ${BASE}\nFROM ${BASE}\nCOPY --from=0 /a /b",
     "ARG BASE\nFROM ${BASE}\nRUN cat <<<word && echo $((1 << 3)) http://x",
@@ -148,7 +187,7 @@ def test_stage_that_is_given_must_be_there(tmp_path: Path) -> None:
 def test_pipe_is_refused_and_a_linked_file_is_read(tmp_path: Path) -> None:
     (tmp_path / "plain").write_text("FROM scratch\n")
     (tmp_path / "link").symlink_to(tmp_path / "plain")
-    assert Dockerfile.of(tmp_path / "link").checked({}) == "FROM scratch\n"
+    assert Dockerfile.of(tmp_path / "link").for_build({}).text == "FROM scratch\n"
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ImageError, match="cannot be read as a Dockerfile: is a pipe"):
         Dockerfile.of(tmp_path / "pipe")

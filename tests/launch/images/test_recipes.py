@@ -61,6 +61,9 @@ def test_packages_of_shared_code_change_the_build_and_recipe(toy: System, tmp_pa
     part.mkdir(parents=True)
     toy, before = toy.model_copy(update={"shared": (part,)}), engine_recipe(toy)
     assert engine_recipe(toy) == before and toy.shared_locks == {}
+    with (toy.engine_dir / "Dockerfile").open("a") as file:
+        file.write("COPY packages/common /build\n")
+    before = engine_recipe(toy)
     (part / "requirements.lock").write_text("plain\n")
     (part / "requirements-cuda12.lock").write_text("able\n")
     plain, able = toy.for_job("build", gpus=0), toy.for_job("build", gpus=1)

@@ -1,12 +1,14 @@
+from __future__ import annotations
+
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from harness.pricing import instances
-from instance_profiles import fetch_prices
+from tests.support.command_line import call
 
 Fetch = Callable[..., Result]
 
@@ -21,13 +23,9 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def fetch(root: Path, monkeypatch: pytest.MonkeyPatch) -> Fetch:
-    """The script, with the arguments given and ``--into`` that copy."""
+    """`harness prices fetch` with the arguments given and ``--into`` that copy."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-
-    def run(*arguments: str) -> Result:
-        return CliRunner().invoke(fetch_prices.main, [*arguments, "--into", str(root)], catch_exceptions=False)
-
-    return run
+    return lambda *arguments: call("prices", "fetch", *arguments, "--into", str(root))
 
 
 def content(folder: Path) -> dict[str, bytes]:

@@ -1,8 +1,8 @@
-"""A snapshot that is to be added: all of it or nothing.
+"""A new snapshot, which is added whole or not at all.
 
-Three files belong to it: the prices, their line in ``SHA256SUMS``, the facts of types that were not known.  Each is
-written beside its place first and renamed when all three are whole.  Facts come first and prices last, in case the
-machine dies in between: facts without a price harm nobody, and a checksum without its file is replaced next time.
+It has three files: the prices, their line in ``SHA256SUMS``, and the facts of types that were not known.  Each is
+written next to its place first and renamed when all three are whole.  Facts come first and prices last, in case the
+machine dies in between: facts without a price do no harm, and a checksum without its file is replaced next time.
 """
 
 from __future__ import annotations
@@ -20,17 +20,14 @@ from decimal import Decimal
 from pathlib import Path
 
 from harness import config
-from harness.errors import HarnessError, UsageError
+from harness.errors import StoreError, UsageError
 from harness.pricing import instances, prices
-
-
-class FetchError(HarnessError):
-    """Error of a failed or malformed download."""
+from harness.untrusted import reason_of
 
 
 @dataclass(frozen=True)
 class Addition:
-    """Prices (US$ per hour by instance type and term) and what else comes with them.
+    """Prices (US$ per hour by instance type and term) of one date.
 
     ``facts`` are rows of types that were not known; ``left_out`` says why a type has no price here.
     """
@@ -48,23 +45,31 @@ class Addition:
         found = Counter(term for _, term in self.prices)
         return {term: found[term] for term in prices.TERMS if found[term]}
 
-    def write(self, root: Path) -> Path:
-        """Add it to the ``instance_profiles/`` at ``root``; where the prices lie then.
+    def write(self, root: Path | None = None) -> Path:
+        """Write the files and return the path of the prices.
+
+        Args:
+            root: another ``instance_profiles/`` than the user's own.
 
         Raises:
-            UsageError: prices of that date are here already.
-            FileError: the facts or checksums that are here are wrong.
+            UsageError: prices of that date exist already.
+            FileError: the facts or checksums in that folder are wrong.
+            StoreError: a file cannot be written; none has changed.
         """
-        path = target(root, self.region, self.as_of, spot=self.spot)
+        path = new_path(self.region, self.as_of, root, spot=self.spot)
         content = self._prices().encode()
         sums = path.parent / prices.CHECKSUMS
         files = {sums: _with_sum(sums, path.name, content), path: content}
         if self.facts:
-            facts = instances.facts_path("aws", root)
+            facts = instances.facts_path("aws", path.parents[1])
             files = {facts: _with_facts(facts, self.facts), **files}
-        with _beside(files) as partials:
-            refuse_existing(path)
-            _put(partials)
+        try:
+            with _written_aside(files) as partials:
+                new_path(self.region, self.as_of, root, spot=self.spot)
+                _put(partials)
+        except OSError as error:
+            place = error.filename or path
+            raise StoreError(f"{place}: cannot be written: {reason_of(error)}; no prices were added") from error
         return path
 
     def _prices(self) -> str:
@@ -77,23 +82,21 @@ class Addition:
         return prices.PRICE_HEADER + "\n" + _lines(rows)
 
 
-def target(root: Path, region: str, as_of: datetime.date, *, spot: bool = False) -> Path:
-    """Return the path of a snapshot's prices."""
-    return root / "prices" / f"aws_{region}{'_spot' if spot else ''}_{as_of}.csv"
-
-
-def refuse_existing(path: Path) -> None:
-    """Snapshots never change.
+def new_path(region: str, as_of: datetime.date, root: Path | None = None, *, spot: bool = False) -> Path:
+    """Return the path for the prices of a date.
 
     Raises:
-        UsageError: there is one.
+        UsageError: prices of that date exist already; snapshots never change.
     """
-    if path.exists():
-        raise UsageError(f"{path}: prices of that date are here already, and those never change; nothing was written")
+    name = f"aws_{region}{'_spot' if spot else ''}_{as_of}.csv"
+    for folder in instances.folders(root):
+        if (path := folder / "prices" / name).exists():
+            raise UsageError(f"{path}: prices of {as_of} exist already and never change; nothing was written")
+    return (root or instances.fetched_folder()) / "prices" / name
 
 
 def _plain(price: Decimal) -> str:
-    """0.0960000000 as 0.096, never with an exponent."""
+    """Return ``0.096`` for 0.0960000000, never with an exponent."""
     text = f"{price:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
@@ -105,7 +108,7 @@ def _lines(rows: Sequence[Sequence[str]]) -> str:
 
 
 def _with_sum(path: Path, name: str, content: bytes) -> bytes:
-    """The checksums with that of ``name``, by name."""
+    """Return the checksums, sorted by name, with a new one for ``name``."""
     known = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     kept = [line for line in known if line.partition("  ")[2] != name]
     lines = sorted([*kept, f"{hashlib.sha256(content).hexdigest()}  {name}"], key=lambda line: line.partition("  ")[2])
@@ -113,15 +116,15 @@ def _with_sum(path: Path, name: str, content: bytes) -> bytes:
 
 
 def _with_facts(path: Path, added: Sequence[config.CsvRow]) -> bytes:
-    """The facts with the new ones, by instance type."""
+    """Return the facts of a file with the new ones, sorted by instance type."""
     columns = instances.INSTANCE_HEADER.split(",")
-    rows = [row for _, row in config.csv_rows(path, instances.INSTANCE_HEADER)]
+    rows = [row for _, row in config.csv_rows(path, instances.INSTANCE_HEADER)] if path.exists() else []
     both = sorted([*rows, *added], key=lambda row: row["instance_type"])
     return (instances.INSTANCE_HEADER + "\n" + _lines([[row[column] for column in columns] for row in both])).encode()
 
 
 def _put(partials: dict[Path, Path]) -> None:
-    """Rename all; where one cannot be, those before it are as they were."""
+    """Rename all files; if one fails, restore the ones before it."""
     before = {place: place.read_bytes() if place.exists() else None for place in partials}
     try:
         for place, partial in partials.items():
@@ -136,11 +139,12 @@ def _put(partials: dict[Path, Path]) -> None:
 
 
 @contextmanager
-def _beside(files: dict[Path, bytes]) -> Iterator[dict[Path, Path]]:
-    """Each file written beside its place and on the disk; what was not renamed is removed at the end."""
+def _written_aside(files: dict[Path, bytes]) -> Iterator[dict[Path, Path]]:
+    """Write each file to the disk next to its place; at the end, remove the ones that were not renamed."""
     partials = {place: place.with_name(f".{place.name}.partial") for place in files}
     try:
         for place, content in files.items():
+            place.parent.mkdir(parents=True, exist_ok=True)
             with partials[place].open("wb") as stream:
                 stream.write(content)
                 stream.flush()

@@ -1,4 +1,4 @@
-"""AWS's public price files: the index of offers, the index of EC2's regions, one file for each region.
+"""AWS's public price files: the index of offers, the index of EC2's regions, one offer file for each region.
 
 A region's file has hundreds of MB.  It goes to a temporary file and is read in passes by ijson, which holds one product
 at a time: ``json.load`` would need several GB.
@@ -15,11 +15,11 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import IO, Any
 
-from harness import config
-from harness.errors import UnknownName, UsageError
+from harness import config, extras
+from harness.aws.prices import attributes, download
+from harness.aws.prices.addition import Addition, new_path
+from harness.errors import RemoteError, UnknownName
 from harness.pricing import instances
-from instance_profiles.fetching import attributes, download
-from instance_profiles.fetching.addition import Addition, FetchError, refuse_existing, target
 
 INDEX = "/offers/v1.0/aws/index.json"
 OFFER = "AmazonEC2"
@@ -37,22 +37,27 @@ _RESERVED = {"1yr": "reserved-1y", "3yr": "reserved-3y"}
 _VERSION = re.compile(r"/(\d{4})(\d{2})(\d{2})\d{6}/")
 
 
-def fetch(endpoint: str, region: str, root: Path) -> Addition:
-    """The region's list prices; nothing is written.
+def fetch(endpoint: str, region: str, root: Path | None = None) -> Addition:
+    """Return a region's list prices, and write nothing.
+
+    Args:
+        endpoint: URL of AWS's price files.
+        region: as AWS names it.
+        root: another ``instance_profiles/`` than the user's own.
 
     Raises:
-        UsageError: unknown region, prices of that date are here, a package is missing.
-        FetchError: something does not come or is wrong.
+        UsageError: the region is unknown, prices of that date exist, or a package is missing.
+        RemoteError: a file cannot be fetched or is wrong.
     """
-    ijson = _ijson()
+    extras.require("ijson")  # before hundreds of MB are fetched
     url = _region_url(endpoint.rstrip("/"), region)
-    # The date that stands in the address saves a long download; the file's own is what counts.
+    # The date in the address saves a long download; the file's own date decides.
     with contextlib.suppress(ValueError):
         if version := _VERSION.search(url):
-            refuse_existing(target(root, region, datetime.date(*map(int, version.groups()))))
+            new_path(region, datetime.date(*map(int, version.groups())), root)
     with tempfile.TemporaryFile() as stream:
-        download.large(url, stream)
-        return Reader(ijson, url, stream).read(region, root)
+        download.large(url, stream, f"the prices of {region}")
+        return OfferFile(url, stream).read(region, root)
 
 
 def _region_url(endpoint: str, region: str) -> str:
@@ -61,66 +66,63 @@ def _region_url(endpoint: str, region: str) -> str:
     offer = _entry(place, download.small_json(place), "offers").get(OFFER)
     path = offer.get("currentRegionIndexUrl") if isinstance(offer, dict) else None
     if not isinstance(path, str):
-        raise FetchError(f"{place}: has no region index of {OFFER}; is this AWS's price list?")
+        raise RemoteError(f"{place}: has no region index of {OFFER}; check that this is AWS's price list")
     place = endpoint + path
     regions = _entry(place, download.small_json(place), "regions")
     if region not in regions:
         raise UnknownName("region", region, regions)
     path = regions[region].get("currentVersionUrl") if isinstance(regions[region], dict) else None
     if not isinstance(path, str):
-        raise FetchError(f"{place}: says not where the prices of {region} are")
+        raise RemoteError(f"{place}: does not name the file of {region}; try again later")
     return endpoint + path
 
 
 def _entry(place: str, index: dict[str, Any], name: str) -> dict[str, Any]:
     found = index.get(name)
     if not isinstance(found, dict):
-        raise FetchError(f"{place}: has no {name!r}; is this AWS's price list?")
+        raise RemoteError(f"{place}: has no {name!r}; check that this is AWS's price list")
     return found
 
 
-def _ijson() -> Any:
-    """Asked for before hundreds of MB come."""
-    try:
-        import ijson
-    except ImportError:
-        raise UsageError("ijson is not installed, which reads AWS's large files; pip install ijson") from None
-    return ijson
+class OfferFile:
+    """The prices of one region."""
 
+    def __init__(self, url: str, stream: IO[bytes]) -> None:
+        import ijson  # late: an extra
 
-class Reader:
-    """One region's file."""
-
-    def __init__(self, ijson: Any, url: str, stream: IO[bytes]) -> None:
         self._ijson = ijson
         self._url = url
         self._stream = stream
 
-    def read(self, region: str, root: Path) -> Addition:
-        """Return the needed prices, and the facts of unknown types."""
+    def read(self, region: str, root: Path | None = None) -> Addition:
+        """Return the needed prices, and the facts of unknown types; errors as in :func:`fetch`."""
         try:
             as_of = self._published()
-            refuse_existing(target(root, region, as_of))
+            new_path(region, as_of, root)
             products = self._products(region)
             found = self._on_demand(products)
             found.update(self._reserved(products, {name for name, _ in found}))
         except (self._ijson.JSONError, UnicodeDecodeError) as error:
             reason = " ".join(str(error).split())[:80]
-            raise self._wrong(f"is no whole JSON ({reason}); nothing was written, try again") from None
+            raise self._wrong(f"is not whole JSON ({reason}); nothing was written, try again") from None
         except (KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
-            raise self._wrong(f"is not built as AWS builds it ({type(error).__name__}: {error})") from None
+            raise self._wrong(f"is not an offer file of AWS ({type(error).__name__}: {error})") from None
         return self._addition(region, as_of, root, products, found)
 
     def _addition(
         self,
         region: str,
         as_of: datetime.date,
-        root: Path,
+        root: Path | None,
         products: dict[str, dict[str, str]],
         found: dict[tuple[str, str], Decimal],
     ) -> Addition:
         source = f"AWS price list published {as_of}"
-        known = {row["instance_type"]: row for _, row in config.csv_rows(_facts_path(root), instances.INSTANCE_HEADER)}
+        known = {
+            row["instance_type"]: row
+            for path, content in instances.facts_files("aws", root)
+            for _, row in config.csv_rows(path, instances.INSTANCE_HEADER, content)
+        }
         added, left_out = [], {}
         for product in sorted(products.values(), key=lambda product: product["instanceType"]):
             name = product["instanceType"]
@@ -130,14 +132,14 @@ class Reader:
                 try:
                     added.append(attributes.facts(product, source, known.values()))
                 except attributes.NoFacts as error:
-                    left_out[name] = f"{error}; add a row to instances/aws.csv by hand, then fetch again"
+                    left_out[name] = f"{error}; add a row to instances/aws.csv of that folder, then fetch again"
         kept = {key: price for key, price in found.items() if key[0] not in left_out}
         if not kept:
-            raise self._wrong(f"holds no price of Linux on demand for {region}")
+            raise self._wrong(f"has no price of Linux on demand for {region}")
         return Addition(region, as_of, source, kept, facts=added, left_out=left_out)
 
     def _published(self) -> datetime.date:
-        """The date of publication, from the head of the file."""
+        """Return the date of publication, from the head of the file."""
         head: dict[str, str] = {}
         for prefix, event, value in self._ijson.parse(self._start()):
             if event == "string" and "." not in prefix:
@@ -145,14 +147,14 @@ class Reader:
             if prefix in ("products", "terms"):
                 break
         if head.get("offerCode") != OFFER:
-            raise self._wrong(f"is of {head.get('offerCode')!r}, not of {OFFER}")
+            raise self._wrong(f"has prices of {head.get('offerCode')!r}, not of {OFFER}")
         try:
             return datetime.date.fromisoformat(head.get("publicationDate", "")[:10])
         except ValueError:
             raise self._wrong(f"publicationDate is {head.get('publicationDate')!r}") from None
 
     def _products(self, region: str) -> dict[str, dict[str, str]]:
-        """The attributes of what is wanted, by SKU."""
+        """Return the attributes of the products to price, by SKU."""
         found = {}
         for sku, product in self._ijson.kvitems(self._start(), "products"):
             about = product.get("attributes", {})
@@ -177,7 +179,7 @@ class Reader:
     def _reserved(
         self, products: dict[str, dict[str, str]], rented: set[str]
     ) -> Iterator[tuple[tuple[str, str], Decimal]]:
-        """Standard class with nothing upfront: its price per hour is all one pays."""
+        """Yield prices of the standard class with nothing upfront, where the price per hour is the whole price."""
         found: dict[tuple[str, str], Decimal] = {}
         for sku, offers in self._ijson.kvitems(self._start(), "terms.Reserved"):
             for offer in offers.values() if sku in products else ():
@@ -190,12 +192,12 @@ class Reader:
         yield from found.items()
 
     def _put(self, found: dict[tuple[str, str], Decimal], key: tuple[str, str], offer: dict[str, Any]) -> None:
-        """The price of an hour; a price of 0 is none."""
+        """Add the price of an hour; a price of 0 means that there is none."""
         hourly = [item for item in offer["priceDimensions"].values() if item["unit"] == "Hrs"]
         for item in hourly:
             if "USD" not in item["pricePerUnit"]:
                 named = ", ".join(item["pricePerUnit"]) or "no currency"
-                raise self._wrong(f"its prices are in {named}, not in USD; harness counts US$ alone")
+                raise self._wrong(f"its prices are in {named}, but harness needs US$")
             try:
                 price = Decimal(item["pricePerUnit"]["USD"])
             except (InvalidOperation, ValueError):
@@ -211,9 +213,5 @@ class Reader:
         self._stream.seek(0)
         return self._stream
 
-    def _wrong(self, what: str) -> FetchError:
-        return FetchError(f"{self._url}: {what}")
-
-
-def _facts_path(root: Path) -> Path:
-    return instances.facts_path("aws", root)
+    def _wrong(self, what: str) -> RemoteError:
+        return RemoteError(f"{self._url}: {what}")

@@ -2,18 +2,16 @@
 
 import datetime
 import hashlib
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from harness.pricing import instances, prices
-from tests.pricing.fetching import aws
-from tests.pricing.fetching.aws import Answer, Offers
-from tests.pricing.fetching.conftest import Fetch, content
+from harness.pricing import instances, prices, token_prices
+from tests.aws.prices import price_server as aws
+from tests.aws.prices.conftest import Fetch, content
+from tests.aws.prices.price_server import Answer, Offers
+from tests.support.command_line import call
 
 RESERVED = {
     ("1yr", "standard", "No Upfront"): ("0.0610000000", None),
@@ -50,7 +48,7 @@ def served(body: bytes | None = None, version: str = aws.VERSION) -> dict[str, A
 def test_prices_become_a_snapshot_that_harness_reads(root: Path, fetch: Fetch) -> None:
     before = content(root)
     with aws.serve(served()) as server:
-        result = fetch("list", "--endpoint", server.url)
+        result = fetch("--endpoint", server.url)
     assert (result.exit_code, result.stderr) == (0, "")
     path = root / "prices" / f"aws_us-east-1_{aws.DATE}.csv"
     assert result.stdout == (
@@ -74,7 +72,7 @@ def test_prices_become_a_snapshot_that_harness_reads(root: Path, fetch: Fetch) -
 
 def test_fetched_snapshot_has_a_checksum(root: Path, fetch: Fetch) -> None:
     with aws.serve(served()) as server:
-        fetch("list", "--endpoint", server.url)
+        fetch("--endpoint", server.url)
     lines = (root / "prices" / "SHA256SUMS").read_text().splitlines()
     assert dict(line.split("  ")[::-1] for line in lines) == {
         path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (root / "prices").glob("*.csv")
@@ -92,7 +90,7 @@ def test_facts_of_new_types_are_added(root: Path, fetch: Fetch) -> None:
         .add("g5.96xlarge", "33", gpu="16", gpuMemory="24 GB", instanceFamily="GPU instance")
     )
     with aws.serve(served(listed.written())) as server:
-        result = fetch("list", "--endpoint", server.url)
+        result = fetch("--endpoint", server.url)
     assert result.exit_code == 0
     assert "new types, with facts: g5.96xlarge, m99.metal-24xl, m99g.medium, t99.nano\n" in result.stdout
     types = instances.read_instances("aws", root)
@@ -125,16 +123,19 @@ def test_type_with_missing_facts_is_left_out_and_named(
     root: Path, fetch: Fetch, changed: dict[str, str], reason: str
 ) -> None:
     with aws.serve(served(offers().add("z99.large", "1", **changed).written())) as server:
-        result = fetch("list", "--endpoint", server.url)
+        result = fetch("--endpoint", server.url)
     assert result.exit_code == 0
-    assert f"left out: z99.large: {reason}; add a row to instances/aws.csv by hand, then fetch again\n" in result.stdout
+    assert (
+        f"left out: z99.large: {reason}; add a row to instances/aws.csv of that folder, then fetch again\n"
+        in result.stdout
+    )
     assert prices.snapshot(root=root).price_of("z99.large") is None
     assert "z99.large" not in instances.read_instances("aws", root)
 
 
 def test_price_of_zero_is_ignored(root: Path, fetch: Fetch) -> None:
     with aws.serve(served(offers().add("c5.large", "0.0000000000", reserved=RESERVED).written())) as server:
-        result = fetch("list", "--endpoint", server.url)
+        result = fetch("--endpoint", server.url)
     assert "left out: c5.large: it has no price on demand\n" in result.stdout
     assert prices.snapshot(root=root).price_of("c5.large") is None
 
@@ -143,7 +144,7 @@ def refused_line(root: Path, fetch: Fetch, answers: dict[str, Answer | Callable[
     """Fetch, check that no file changed, and return the one line of the error."""
     before = content(root)
     with aws.serve(answers) as server:
-        result = fetch("list", "--endpoint", server.url, *more)
+        result = fetch("--endpoint", server.url, *more)
         place = server.url
     assert content(root) == before
     assert result.stdout == ""
@@ -160,45 +161,45 @@ HTML = b"<!DOCTYPE html><html><body>Please sign in to the guest network</body></
 @pytest.mark.parametrize(
     ("answers", "said"),
     [
-        ({}, f"fetch_prices: {aws.INDEX}: HTTP 404; try again, or name another --endpoint"),
-        ({aws.INDEX: Answer(HTML, kind="text/html")}, f"fetch_prices: {aws.INDEX}: is no JSON"),
-        ({aws.INDEX: Answer(b"[" * 200_000)}, f"fetch_prices: {aws.INDEX}: is no JSON"),
-        ({aws.INDEX: Answer(b"[]")}, f"fetch_prices: {aws.INDEX}: is no JSON object"),
-        ({aws.INDEX: Answer(b"{}")}, f"fetch_prices: {aws.INDEX}: has no 'offers'"),
-        ({aws.INDEX: Answer(b'{"offers": {}}')}, f"fetch_prices: {aws.INDEX}: has no region index of AmazonEC2"),
-        ({**aws.indexes(), aws.REGIONS: Answer(HTML)}, f"fetch_prices: {aws.REGIONS}: is no JSON"),
-        ({**aws.indexes(), aws.REGIONS: Answer(b"{", 500)}, f"fetch_prices: {aws.REGIONS}: HTTP 500"),
-        (aws.indexes(), f"fetch_prices: {aws.VERSION}: HTTP 404"),
-        (served(HTML), f"fetch_prices: {aws.VERSION}: is no whole JSON"),
-        (served(b'{"offerCode": \x1b[2J}'), f"fetch_prices: {aws.VERSION}: is no whole JSON"),
+        ({}, f"harness: {aws.INDEX}: HTTP 404; try again, or name another --endpoint"),
+        ({aws.INDEX: Answer(HTML, kind="text/html")}, f"harness: {aws.INDEX}: is not JSON"),
+        ({aws.INDEX: Answer(b"[" * 200_000)}, f"harness: {aws.INDEX}: is not JSON"),
+        ({aws.INDEX: Answer(b"[]")}, f"harness: {aws.INDEX}: is not a JSON object"),
+        ({aws.INDEX: Answer(b"{}")}, f"harness: {aws.INDEX}: has no 'offers'"),
+        ({aws.INDEX: Answer(b'{"offers": {}}')}, f"harness: {aws.INDEX}: has no region index of AmazonEC2"),
+        ({**aws.indexes(), aws.REGIONS: Answer(HTML)}, f"harness: {aws.REGIONS}: is not JSON"),
+        ({**aws.indexes(), aws.REGIONS: Answer(b"{", 500)}, f"harness: {aws.REGIONS}: HTTP 500"),
+        (aws.indexes(), f"harness: {aws.VERSION}: HTTP 404"),
+        (served(HTML), f"harness: {aws.VERSION}: is not whole JSON"),
+        (served(b'{"offerCode": \x1b[2J}'), f"harness: {aws.VERSION}: is not whole JSON"),
         (
             served(offers().add("c5.large", [1, 2]).written()),
-            f"fetch_prices: {aws.VERSION}: the on-demand price of c5.large is [1, 2]",
+            f"harness: {aws.VERSION}: the on-demand price of c5.large is [1, 2]",
         ),
-        (served(b""), f"fetch_prices: {aws.VERSION}: is no whole JSON"),
-        (served(offers().written()[:-200]), f"fetch_prices: {aws.VERSION}: is no whole JSON"),
-        (served(offers().written()[:3000]), f"fetch_prices: {aws.VERSION}: is no whole JSON"),
-        (served(offers().written().replace(b"m5.large", b"m5\xff.large")), f"fetch_prices: {aws.VERSION}: is no whole"),
-        (served(offers("CNY").written()), f"fetch_prices: {aws.VERSION}: its prices are in CNY, not in USD"),
-        (served(offers().written(offerCode="AmazonRDS")), f"fetch_prices: {aws.VERSION}: is of 'AmazonRDS', not of"),
-        (served(offers().written(publicationDate="soon")), f"fetch_prices: {aws.VERSION}: publicationDate is 'soon'"),
-        (served(offers().written(products={})), f"fetch_prices: {aws.VERSION}: holds no price of Linux on demand"),
-        (served(offers().written(products={"A": 1})), f"fetch_prices: {aws.VERSION}: is not built as AWS builds it"),
+        (served(b""), f"harness: {aws.VERSION}: is not whole JSON"),
+        (served(offers().written()[:-200]), f"harness: {aws.VERSION}: is not whole JSON"),
+        (served(offers().written()[:3000]), f"harness: {aws.VERSION}: is not whole JSON"),
+        (served(offers().written().replace(b"m5.large", b"m5\xff.large")), f"harness: {aws.VERSION}: is not whole"),
+        (served(offers("CNY").written()), f"harness: {aws.VERSION}: its prices are in CNY, but harness needs US$"),
+        (served(offers().written(offerCode="AmazonRDS")), f"harness: {aws.VERSION}: has prices of 'AmazonRDS', not of"),
+        (served(offers().written(publicationDate="soon")), f"harness: {aws.VERSION}: publicationDate is 'soon'"),
+        (served(offers().written(products={})), f"harness: {aws.VERSION}: has no price of Linux on demand"),
+        (served(offers().written(products={"A": 1})), f"harness: {aws.VERSION}: is not an offer file of AWS"),
         (
             served(offers().add("m5.large", "0.2").written()),
-            f"fetch_prices: {aws.VERSION}: m5.large has two on-demand prices, 0.0970000000 and 0.2",
+            f"harness: {aws.VERSION}: m5.large has two on-demand prices, 0.0970000000 and 0.2",
         ),
         (
             served(offers().add("c5.large", "-1").written()),
-            f"fetch_prices: {aws.VERSION}: the on-demand price of c5.large is '-1'",
+            f"harness: {aws.VERSION}: the on-demand price of c5.large is '-1'",
         ),
         (
             served(offers().add("c5.large", "much").written()),
-            f"fetch_prices: {aws.VERSION}: the on-demand price of c5.large is 'much'",
+            f"harness: {aws.VERSION}: the on-demand price of c5.large is 'much'",
         ),
         (
             {**aws.indexes(), aws.VERSION: Answer(offers().written(), cut=5000)},
-            f"fetch_prices: {aws.VERSION}: broke off (",
+            f"harness: {aws.VERSION}: broke off (",
         ),
     ],
 )
@@ -211,18 +212,18 @@ def test_wrong_files_change_nothing_and_are_one_line(
 
 def test_unknown_region_is_refused_with_the_nearest(root: Path, fetch: Fetch) -> None:
     said = refused_line(root, fetch, served(), "--region", "us-east-11")
-    assert said == "fetch_prices: unknown region 'us-east-11'. Did you mean 'us-east-1'?\n"
+    assert said == "harness: unknown region 'us-east-11'. Did you mean 'us-east-1'?\n"
 
 
 def test_prices_of_an_existing_date_are_refused_before_the_download(root: Path, fetch: Fetch) -> None:
     with aws.serve(served()) as server:
-        fetch("list", "--endpoint", server.url)
+        fetch("--endpoint", server.url)
         before = content(root)
-        result = fetch("list", "--endpoint", server.url)
+        result = fetch("--endpoint", server.url)
         assert server.asked.count(aws.VERSION) == 1
     path = root / "prices" / f"aws_us-east-1_{aws.DATE}.csv"
-    message = f"{path}: prices of that date are here already, and those never change; nothing was written"
-    assert (result.exit_code, result.stderr) == (2, f"fetch_prices: {message}\n")
+    message = f"{path}: prices of {aws.DATE} exist already and never change; nothing was written"
+    assert (result.exit_code, result.stderr) == (2, f"harness: {message}\n")
     assert content(root) == before
 
 
@@ -230,15 +231,15 @@ def test_date_in_the_file_counts_if_its_address_has_none(root: Path, fetch: Fetc
     current = "/offers/v1.0/aws/AmazonEC2/current/us-east-1/index.json"
     answers = served(offers().written(publicationDate="2026-07-20T00:00:00Z"), version=current)
     said = refused_line(root, fetch, answers, "--region", "us-east-1")
-    assert "aws_us-east-1_2026-07-20.csv: prices of that date are here already" in said
+    assert "aws_us-east-1_2026-07-20.csv: prices of 2026-07-20 exist already" in said
 
 
 def test_unreachable_server_is_one_line(root: Path, fetch: Fetch) -> None:
     with aws.serve({}) as server:
         gone = server.url
     before = content(root)
-    result = fetch("list", "--endpoint", gone)
-    message = f"fetch_prices: {gone}{aws.INDEX}: cannot be reached (ConnectionError); is the network up?\n"
+    result = fetch("--endpoint", gone)
+    message = f"harness: {gone}{aws.INDEX}: cannot be reached (ConnectionError); check the network\n"
     assert (result.exit_code, result.stderr) == (1, message)
     assert content(root) == before
 
@@ -258,22 +259,86 @@ def test_late_disk_failure_changes_nothing(
 
     monkeypatch.setattr(Path, "replace", replace)
     with aws.serve(served(offers().add("m99.large", "1").written())) as server:
-        result = fetch("list", "--endpoint", server.url)
+        result = fetch("--endpoint", server.url)
     assert (result.exit_code, len(calls)) == (1, failing)
     assert result.stderr.endswith("Input/output error; no prices were added\n")
     assert content(root) == before
 
 
-@pytest.mark.slow
-def test_the_script_runs_as_documented(root: Path) -> None:
-    with aws.serve(served()) as server:
-        done = subprocess.run(
-            [sys.executable, "-m", "instance_profiles.fetch_prices", "list", "--into", root],
-            check=False,
-            env={**os.environ, "HARNESS_PRICE_LIST": server.url, "NO_PROXY": "127.0.0.1"},
-            capture_output=True,
-            text=True,
-            cwd=Path(__file__).parents[3],
-        )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert prices.snapshot(root=root).price_of("m5.large") == 0.097
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's folder of fetched prices, which does not exist yet."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("HARNESS_PRICES", str(tmp_path / "own"))
+    return tmp_path / "own"
+
+
+def test_fetched_prices_come_before_the_shipped_ones(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shipped = content(instances.data_folder())
+    with aws.serve(served(offers().add("m99.large", "1").written())) as server:
+        monkeypatch.setenv("HARNESS_PRICE_LIST", server.url)
+        done = call("prices", "fetch")
+        again = call("prices", "fetch")
+        assert server.asked.count(aws.VERSION) == 1
+    path = own / "prices" / f"aws_us-east-1_{aws.DATE}.csv"
+    assert done.stdout.splitlines()[0].startswith(f"{path}: 2 on-demand") and done.exit_code == 0, done.output
+    assert (again.exit_code, again.stderr) == (
+        2,
+        f"harness: {path}: prices of {aws.DATE} exist already and never change; nothing was written\n",
+    )
+    assert content(instances.data_folder()) == shipped
+    assert set(content(own)) == {f"prices/{path.name}", "prices/SHA256SUMS", "instances/aws.csv"}
+    newest = prices.snapshot()
+    assert (newest.as_of, newest.price_of("m5.large"), newest.price_of("m99.large")) == (
+        datetime.date(2026, 11, 20),
+        0.097,
+        1.0,
+    )
+    assert prices.snapshot(datetime.date(2026, 11, 19)).as_of == datetime.date(2026, 7, 20)
+    types = instances.read_instances("aws")
+    assert "m99.large" in types and types["m5.large"].physical_cores == 1, "shipped facts are still there"
+    listed = call("prices").stdout
+    assert aws.DATE in listed and "2022-10-31" in listed
+
+
+def test_prices_of_a_date_that_ships_are_not_fetched(own: Path) -> None:
+    version = aws.VERSION.replace("20261120", "20260720")
+    with aws.serve(served(version=version)) as server:
+        done = call("prices", "fetch", "--endpoint", server.url)
+    assert done.exit_code == 2 and "aws_us-east-1_2026-07-20.csv: prices of 2026-07-20 exist already" in done.stderr
+    assert not own.exists()
+
+
+def test_fetched_file_of_a_shipped_name_comes_first(own: Path) -> None:
+    name = "gcp_us-central1_2025-03-06.csv"
+    text = (instances.data_folder() / "prices" / name).read_text()
+    (own / "prices").mkdir(parents=True)
+    first = text.splitlines()[1].split(",")
+    changed = text.replace(",".join(first), ",".join([*first[:4], "9.5", *first[5:]]))
+    (own / "prices" / name).write_text(changed)
+    (own / "prices" / "SHA256SUMS").write_text(f"{hashlib.sha256(changed.encode()).hexdigest()}  {name}\n")
+    assert prices.snapshot(region="us-central1").price_of(first[2]) == 9.5
+    assert [file.path.name for file in prices.snapshot_files()].count(name) == 1
+
+
+def test_other_providers_storage_and_tokens_may_be_added_there(own: Path) -> None:
+    shipped = instances.data_folder()
+    (own / "instances").mkdir(parents=True)
+    (own / "prices").mkdir()
+    (own / "tokens").mkdir()
+    facts = (shipped / "instances" / "gcp.csv").read_text().replace("\ngcp,", "\novh,")
+    (own / "instances" / "ovh.csv").write_text(facts)
+    rows = (shipped / "prices" / "gcp_us-central1_2025-03-06.csv").read_text().replace("\ngcp,us-central1", "\novh,eu")
+    (own / "prices" / "ovh_eu_2025-03-06.csv").write_text(rows)
+    digest = hashlib.sha256(rows.encode()).hexdigest()
+    (own / "prices" / "SHA256SUMS").write_text(f"{digest}  ovh_eu_2025-03-06.csv\n")
+    (own / "storage.csv").write_text(f"{prices.STORAGE_HEADER}\novh,eu,disk,0.05,2025-01-01,doc\n")
+    day = datetime.date(2025, 3, 6)
+    assert prices.snapshot(region="ovh/eu").as_of == day and "ovh" in instances.providers()
+    storage = [prices.storage_price(*place, day) for place in (("ovh", "eu"), ("aws", "us-east-1"))]
+    assert [price and price.usd_per_gib_month for price in storage] == [0.05, 0.08]
+    tokens = (shipped / "tokens" / "2026-03-13.toml").read_text().replace("2026-03-13", "2026-11-28", 1)
+    (own / "tokens" / "2026-11-28.toml").write_text(tokens)
+    digest = hashlib.sha256(tokens.encode()).hexdigest()
+    (own / "tokens" / "SHA256SUMS").write_text(f"{digest}  2026-11-28.toml\n")
+    assert [str(each.as_of) for each in token_prices.read_snapshots()] == ["2026-03-13", "2026-11-09", "2026-11-28"]

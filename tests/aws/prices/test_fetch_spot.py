@@ -3,17 +3,17 @@
 import datetime
 import logging
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import parse_qs
 
 import pytest
+from click.testing import Result
 
 from harness.pricing import prices
-from tests.pricing.fetching import aws
-from tests.pricing.fetching.aws import Answer
-from tests.pricing.fetching.conftest import Fetch, content
+from tests.aws.prices import price_server as aws
+from tests.aws.prices.conftest import Fetch, content
+from tests.aws.prices.price_server import Answer
 
 SECRET = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
 KEY = "AKIAIOSFODNN7EXAMPLE"
@@ -29,6 +29,17 @@ def _credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+@pytest.fixture
+def spot(fetch: Fetch, monkeypatch: pytest.MonkeyPatch) -> Fetch:
+    """`harness prices fetch --spot` from the server at a URL."""
+
+    def run(url: str, *more: str) -> Result:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_EC2", url)
+        return fetch("--spot", *more)
+
+    return run
 
 
 def pages(*found: list[str]) -> Callable[[str], Answer]:
@@ -59,7 +70,7 @@ def snapshot_file(root: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_snapshot_takes_the_newest_price_of_the_cheapest_zone(root: Path, fetch: Fetch) -> None:
+def test_snapshot_takes_the_newest_price_of_the_cheapest_zone(root: Path, spot: Fetch) -> None:
     old = "2026-11-20T01:00:00.000Z"
     first = [
         aws.spot_item("m5.large", "us-east-1a", "0.038100"),
@@ -73,7 +84,7 @@ def test_snapshot_takes_the_newest_price_of_the_cheapest_zone(root: Path, fetch:
     ]
     before = content(root)
     with aws.serve({"/": pages(first, second)}) as server:
-        result = fetch("spot", "--endpoint", server.url)
+        result = spot(server.url)
         assert len(server.asked) == 2
     assert (result.exit_code, result.stderr) == (0, "")
     path = snapshot_file(root)
@@ -85,7 +96,7 @@ def test_snapshot_takes_the_newest_price_of_the_cheapest_zone(root: Path, fetch:
     )
     assert result.stdout == (
         f"{path}: 2 spot; source: EC2 DescribeSpotPriceHistory (cheapest zone)\n"
-        "left out: z99.large: no facts in instances/aws.csv; `fetch_prices list` adds those of new types\n"
+        "left out: z99.large: no facts in instances/aws.csv; `harness prices fetch` adds facts of new types\n"
     )
     assert prices.snapshot(root=root, term="spot").price_of("m5.large") == 0.0374
     assert prices.snapshot(root=root).as_of == datetime.date(2026, 7, 20)
@@ -93,15 +104,15 @@ def test_snapshot_takes_the_newest_price_of_the_cheapest_zone(root: Path, fetch:
     assert {name for name in before if before[name] != after[name]} == {"prices/SHA256SUMS"}
 
 
-def test_the_order_of_pages_does_not_matter(root: Path, fetch: Fetch) -> None:
+def test_the_order_of_pages_does_not_matter(root: Path, spot: Fetch) -> None:
     newest = [aws.spot_item("m5.large", "us-east-1b", "0.0374")]
     older = [aws.spot_item("m5.large", "us-east-1b", "0.01", "2026-11-20T01:00:00.000Z")]
     with aws.serve({"/": pages(newest, older)}) as server:
-        fetch("spot", "--endpoint", server.url)
+        spot(server.url)
     assert prices.snapshot(root=root, term="spot").price_of("m5.large") == 0.0374
 
 
-def test_credentials_are_neither_stored_nor_shown(root: Path, fetch: Fetch, caplog: pytest.LogCaptureFixture) -> None:
+def test_credentials_are_neither_stored_nor_shown(root: Path, spot: Fetch, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     answers: list[Answer | Callable[[str], Answer]] = [
         pages([aws.spot_item("m5.large", "us-east-1a", "0.0381")]),
@@ -110,7 +121,7 @@ def test_credentials_are_neither_stored_nor_shown(root: Path, fetch: Fetch, capl
     said = ""
     for answer in answers:
         with aws.serve({"/": answer}) as server:
-            result = fetch("spot", "--endpoint", server.url, "--region", "us-east-1" if said == "" else "eu-west-1")
+            result = spot(server.url, "--region", "us-east-1" if said == "" else "eu-west-1")
         said += result.output
     kept = b"".join(content(root).values())
     for secret in (KEY, SECRET, "123456789012", "jane"):
@@ -118,11 +129,11 @@ def test_credentials_are_neither_stored_nor_shown(root: Path, fetch: Fetch, capl
         assert secret.encode() not in kept
 
 
-def refused_line(root: Path, fetch: Fetch, answer: Answer | Callable[[str], Answer], *more: str) -> str:
+def refused_line(root: Path, spot: Fetch, answer: Answer | Callable[[str], Answer], *more: str) -> str:
     """Fetch, check that no file changed, and return the one line of the error."""
     before = content(root)
     with aws.serve({"/": answer}) as server:
-        result = fetch("spot", "--endpoint", server.url, *more)
+        result = spot(server.url, *more)
     assert content(root) == before
     assert result.stdout == ""
     assert result.stderr.count("\n") == 1
@@ -132,69 +143,78 @@ def refused_line(root: Path, fetch: Fetch, answer: Answer | Callable[[str], Answ
 
 
 ITEM = aws.spot_item("m5.large", "us-east-1a", "0.0381")
+UNREAD = "AWS gave no answer that can be read; try again later"
+WRONG_ENTRY = "an entry of the spot history cannot be read"
 
 
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (aws.spot_page([]), "no spot price came; does this account see spot machines there?"),
-        (Answer(b"<html><body>Sign in</html>", kind="text/html"), "no usable answer (ResponseParserError)"),
-        (Answer(aws.spot_page([ITEM]).body[:-60], kind="text/xml"), "no usable answer (ResponseParserError)"),
+        (
+            aws.spot_page([]),
+            "EC2 us-east-1 returned no spot price; check that this account may use spot",
+        ),
+        (
+            Answer(b"<html><body>Sign in</html>", kind="text/html"),
+            UNREAD,
+        ),
+        (
+            Answer(aws.spot_page([ITEM]).body[:-60], kind="text/xml"),
+            UNREAD,
+        ),
         (
             Answer(aws.spot_page([ITEM] * 50).body, kind="text/xml", cut=900),
-            "no usable answer (ResponseParserError)",
+            UNREAD,
         ),
-        (refusal("AuthFailure", 401), "refused (AuthFailure); may this account call DescribeSpotPriceHistory?"),
-        (refusal("UnauthorizedOperation", 403), "refused (UnauthorizedOperation)"),
-        (aws.spot_page([aws.spot_item("m5.large", "us-east-1a", "cheap")]), "is not as AWS writes it"),
+        (refusal("AuthFailure", 401), "AWS does not know these credentials (AuthFailure)"),
+        (refusal("UnauthorizedOperation", 403), "not permitted ("),
+        (
+            aws.spot_page([aws.spot_item("m5.large", "us-east-1a", "cheap")]),
+            WRONG_ENTRY,
+        ),
         (aws.spot_page([aws.spot_item("m5.large", "us-east-1a", "0")]), "the spot price of m5.large is '0'"),
         (aws.spot_page([aws.spot_item("m5.large", "us-east-1a", "NaN")]), "the spot price of m5.large is 'NaN'"),
-        (aws.spot_page([aws.spot_item("m5.large", "us-east-1a", "0.1", "lately")]), "no usable answer ("),
-        (aws.spot_page(["<item><instanceType>m5.large</instanceType></item>"]), "is not as AWS writes it"),
-        (aws.spot_page([aws.spot_item("z99.large", "us-east-1a", "1")]), "none of the 1 types that came is in"),
+        (
+            aws.spot_page([aws.spot_item("m5.large", "us-east-1a", "0.1", "lately")]),
+            UNREAD,
+        ),
+        (
+            aws.spot_page(["<item><instanceType>m5.large</instanceType></item>"]),
+            WRONG_ENTRY,
+        ),
+        (
+            aws.spot_page([aws.spot_item("z99.large", "us-east-1a", "1")]),
+            "returned 1 types, and instances/aws.csv has none of them",
+        ),
     ],
 )
-def test_wrong_answers_change_nothing_and_are_one_line(root: Path, fetch: Fetch, answer: Answer, said: str) -> None:
-    line = refused_line(root, fetch, answer)
-    assert line.startswith("fetch_prices: EC2") and said in line, line
+def test_wrong_answers_change_nothing_and_are_one_line(root: Path, spot: Fetch, answer: Answer, said: str) -> None:
+    line = refused_line(root, spot, answer)
+    assert line.startswith(("harness: EC2", "harness: reading the spot prices of us-east-1: ")) and said in line, line
 
 
 @pytest.mark.slow
-def test_missing_second_page_writes_no_snapshot(root: Path, fetch: Fetch) -> None:
+def test_missing_second_page_writes_no_snapshot(root: Path, spot: Fetch) -> None:
     def answer(body: str) -> Answer:
         return refusal("RequestLimitExceeded", 400) if "NextToken" in body else aws.spot_page([ITEM], "1")
 
-    assert "refused (RequestLimitExceeded)" in refused_line(root, fetch, answer)
+    assert "AWS is busy (RequestLimitExceeded)" in refused_line(root, spot, answer)
 
 
-def test_nonexistent_region_is_one_line(root: Path, fetch: Fetch) -> None:
-    said = refused_line(root, fetch, pages([ITEM]), "--region", "us-east-11")
-    assert said.startswith("fetch_prices: unknown region 'us-east-11'. Did you mean 'us-east-1'?")
+def test_nonexistent_region_is_one_line(root: Path, spot: Fetch) -> None:
+    said = refused_line(root, spot, pages([ITEM]), "--region", "us-east-11")
+    assert said.startswith("harness: unknown region 'us-east-11'. Did you mean 'us-east-1'?")
 
 
-@pytest.mark.parametrize(("package", "command"), [("boto3", "spot"), ("ijson", "list")])
-def test_missing_package_is_named_with_its_remedy(
-    root: Path, fetch: Fetch, monkeypatch: pytest.MonkeyPatch, package: str, command: str
-) -> None:
-    monkeypatch.setitem(sys.modules, package, None)
-    before = content(root)
-    with aws.serve({}) as server:
-        result = fetch(command, "--endpoint", server.url)
-    assert server.asked == []
-    assert result.exit_code == 2
-    assert re.fullmatch(rf"fetch_prices: {package} is not installed, .*; pip install {package}\n", result.stderr)
-    assert content(root) == before
-
-
-def test_existing_prices_of_today_are_refused_before_any_request(root: Path, fetch: Fetch) -> None:
+def test_existing_prices_of_today_are_refused_before_any_request(root: Path, spot: Fetch) -> None:
     with aws.serve({"/": pages([ITEM])}) as server:
-        fetch("spot", "--endpoint", server.url)
+        spot(server.url)
         path = snapshot_file(root)
         for _ in range(2):  # should midnight come in between, the second time meets the new day's prices
             before, asked = content(root), len(server.asked)
-            result = fetch("spot", "--endpoint", server.url)
+            result = spot(server.url)
             path = max(path.parent.glob("*_spot_*"))
         assert len(server.asked) == asked
-    message = f"{path}: prices of that date are here already, and those never change; nothing was written"
-    assert (result.exit_code, result.stderr) == (2, f"fetch_prices: {message}\n")
+    message = f"harness: {path}: prices of {path.stem[-10:]} exist already and never change; nothing was written\n"
+    assert (result.exit_code, result.stderr) == (2, message)
     assert content(root) == before

@@ -1,4 +1,4 @@
-"""What AWS's price list says about an instance type, as a row of ``instances/aws.csv``.
+"""Facts about an instance type from AWS's price list, as a row of ``instances/aws.csv``.
 
 The list does not say how many cores a type has, and of GPUs and other cards neither maker nor name.  A type with such a
 card is therefore taken only where another size of its family is known already, which names the card.
@@ -18,16 +18,16 @@ _BURSTABLE = re.compile(r"t\d+[a-z]*|.*-flex")
 
 
 class NoFacts(Exception):
-    """The list says too little about a type; the text says what is missing."""
+    """A type about which the list says too little; the text says what is missing."""
 
 
 def facts(attributes: dict[str, str], source: str, known: Iterable[CsvRow]) -> CsvRow:
-    """The row of one type.
+    """Return the row of one type.
 
     Args:
         attributes: ``attributes`` of a product.
         source: where they come from.
-        known: the rows that are here.
+        known: the rows of all known types.
 
     Raises:
         NoFacts: something that must be known is not said.
@@ -60,7 +60,7 @@ def _whole(attributes: dict[str, str], name: str) -> str:
 
 
 def _memory(attributes: dict[str, str]) -> str:
-    """``1,952 GiB`` as ``1952``."""
+    """Return ``1952`` for ``1,952 GiB``."""
     match = re.fullmatch(r"([0-9,]+(?:\.[0-9]+)?) GiB", attributes.get("memory", ""))
     if match is None:
         raise NoFacts(f"its memory is {attributes.get('memory', '')!r}")
@@ -68,7 +68,7 @@ def _memory(attributes: dict[str, str]) -> str:
 
 
 def _architecture(attributes: dict[str, str]) -> str:
-    """The list calls Graviton ``64-bit`` like all others; the processor's name tells them apart."""
+    """Return the architecture by the processor's name: the list calls Graviton ``64-bit`` like all others."""
     processor = attributes.get("physicalProcessor", "")
     if "Graviton" in processor:
         return "arm64"
@@ -78,7 +78,7 @@ def _architecture(attributes: dict[str, str]) -> str:
 
 
 def _nvme(storage: str) -> str:
-    """GB of local NVMe disk; empty where the text is not understood."""
+    """Return the GB of local NVMe disk; empty where the text is not understood."""
     match = _NVME.fullmatch(storage)
     if match:
         return str(int(match[1]) * int(match[2]))
@@ -86,7 +86,7 @@ def _nvme(storage: str) -> str:
 
 
 def _cards(attributes: dict[str, str], family: list[CsvRow]) -> CsvRow:
-    """GPUs and other cards.  ``family``: the rows of other sizes."""
+    """Return the columns on GPUs and other cards.  ``family``: the rows of other sizes."""
     columns = ("gpu_count", "gpu_name", "gpu_manufacturer", "gpu_memory_mib_each", "accelerator_count")
     none = {**dict.fromkeys(columns, ""), "accelerator_name": "", "gpu_count": "0", "accelerator_count": "0"}
     count = attributes.get("gpu", "NA")

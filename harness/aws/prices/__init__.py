@@ -1,0 +1,1 @@
+"""Fetch prices of EC2 into a new snapshot; the rest of harness only reads snapshots."""

@@ -1,1 +1,0 @@
-"""The parts of ``fetch_prices.py``."""
