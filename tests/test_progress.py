@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import re
 from io import StringIO
 
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
 
 from harness import progress
@@ -49,41 +49,83 @@ def test_task_shows_phase_and_steps_on_a_terminal() -> None:
     screen, file = console(terminal=True)
     with show_progress(screen), task("bm25 [tiny]") as step:
         step(12, 300, "trial-4")
+        progress._screens[-1].refresh()
     text = file.getvalue()
     assert "bm25 [tiny]" in text and "trial 5" in text and "12/300" in text
 
 
-@pytest.mark.parametrize("width", [80, 100, 160])
+@pytest.mark.parametrize("width", [20, 80, 100, 160])
 def test_task_inside_a_task_is_a_bar_below_it_that_fits(width: int) -> None:
-    screen, file = console(terminal=True)
+    screen, _ = console(terminal=True)
     screen.width = width
     with show_progress(screen), task("quickstart", left=lambda: "about 2 min left") as whole:
         whole(3, 16)
-        with task("bm25 scifact cpu1-mem256m") as step:
-            step(120, 300, "trial-1")
-            progress._bars[-1].refresh()
-    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", file.getvalue()).replace("\r", "\n").splitlines()
-    assert any("3/16" in line and "about 2 min left" in line for line in shown)
-    assert any("bm25 scifact cpu1-mem256m" in line and "120/300" in line and "trial 2" in line for line in shown)
-    assert max(map(len, shown)) <= width
+        with task("multilingual-e5-small 日本語 cpu1-mem256m") as step:
+            step(8_120_000, 8_841_823, "trial-1")
+            first, second = progress._screens[-1].lines().plain.split("\n")
+    assert max(map(cell_len, (first, second))) <= width - 3
+    if width >= 80:
+        assert first.startswith("quickstart ") and "3/16 about 2 min left" in first
+        assert "8,120,000/8,841,823 trial 2" in second
+        ends = f"{first.partition('3/16')[0]}3/16", second.partition(" trial 2")[0]
+        assert len(set(map(cell_len, ends))) == 1, "counts end below one another"
+        assert "…" in second if width < 160 else "cpu1-mem256m" in second
 
 
-def test_task_says_how_long_it_still_needs_at_its_speed() -> None:
-    now, file = [0.0], StringIO()
-    screen = Console(file=file, width=120, force_terminal=True, force_interactive=True, get_time=lambda: now[0])
-    with show_progress(screen), task("minilm: index") as step:
-        for done in (0, 10, 20):
-            step(done, 100, "build")
-            now[0] += 10
-    assert "20/100" in file.getvalue() and "building, 1 min 20 s left" in file.getvalue()
+def test_bars_of_a_narrow_terminal_keep_their_title() -> None:
+    screen, _ = console(terminal=True)
+    screen.width = 80
+    with show_progress(screen), task("minilm: index of scifact") as step:
+        step(1_000, 5_183, "build")
+        assert progress._screens[-1].lines().plain.split("━")[0].rstrip() == "minilm: index of scifact"
+
+
+def pace(*steps: tuple[float, int, int, str], now: float) -> progress._Bar:
+    """A bar that took these steps, each at its second."""
+    clock = [0.0]
+    made = progress._Bar("minilm: index", None, lambda: clock[0])
+    for second, *step in steps:
+        clock[0] = second
+        made.step(*step)
+    clock[0] = now
+    return made
+
+
+@pytest.mark.parametrize(
+    ("steps", "now", "remark"),
+    [
+        ([(0, 0, 100, "build")], 5, "time left unknown"),
+        ([(0, 0, 100, "build"), (20, 20, 100, "build")], 20, "about 80 s left"),
+        ([(0, 0, 100, "build"), (20, 20, 100, "build")], 70, "about 30 s left"),
+        ([(0, 0, 100, "build"), (20, 20, 100, "build")], 101, "time left unknown"),
+        ([(0, 0, 100, "build"), (20, 100, 100, "build")], 21, "time left unknown"),
+        ([(0, 0, 100, "build"), (20, 20, 100, "build"), (21, 0, 0, "check")], 22, "checking"),
+        ([(0, 0, 0, "load")], 22, "loading"),
+        ([(0, 0, 240, "trial-1"), (10, 24, 240, "trial-1")], 10, "trial 2, 90 s left"),
+        ([(0, 240, 240, "trial-0"), (1, 0, 240, "trial-1")], 1, "trial 2"),
+        ([(0, 0, 50, "warmup"), (9, 483, 50, "warmup")], 9, "warming up"),
+        ([], 9, "time left unknown"),
+    ],
+)
+def test_bar_says_how_long_it_still_needs_or_that_this_is_unknown(
+    steps: list[tuple[float, int, int, str]], now: float, remark: str
+) -> None:
+    assert pace(*steps, now=now).remark == remark
+
+
+def test_pace_is_that_of_the_last_minute() -> None:
+    slow_then_fast = [(float(second), second, 1000, "build") for second in range(0, 301, 10)]
+    slow_then_fast += [(300.0 + second, 300 + 10 * second, 1000, "build") for second in range(10, 61, 10)]
+    assert pace(*slow_then_fast, now=360).remark == "about 10 s left"
+
+
+def test_time_passed_goes_on_from_trial_to_trial() -> None:
+    assert pace((0, 0, 9, "trial-0"), (5, 9, 9, "trial-0"), (6, 0, 9, "trial-1"), now=3725).elapsed == "1:02:05"
 
 
 def test_count_never_passes_its_total() -> None:
-    screen, file = console(terminal=True)
-    with show_progress(screen), task("bm25") as step:
-        step(483, 50, "warmup")
-    text = file.getvalue()
-    assert "483" in text and "/50" not in text and "warming up" in text
+    made = pace((0, 483, 50, "warmup"), now=1)
+    assert (made.count, made.share) == ("483", 0.0)
 
 
 def test_time_left_is_unknown_at_first_and_counts_down() -> None:
@@ -94,13 +136,29 @@ def test_time_left_is_unknown_at_first_and_counts_down() -> None:
     assert left.text() == "", "one step says little"
     left.ended("a", 60)
     assert left.text() == "about 2 min left"
-    now[0] = 40
+    now[0] = 100
+    assert left.text() == "about 2 min left", "an index is built between two steps"
+    left.begins()
+    now[0] = 140
     assert left.text() == "about 80 s left"
     now[0] = 400
-    assert left.text() == "about 60 s left", "the running step is late, the next one still takes its time"
-    left.ended("a", 360)
+    assert left.text() == "over 60 s left", "the running step is late, the next one still takes its time"
+    left.ended("a", 300)
+    left.begins()
+    assert left.text() == "about 90 s left", "between the mean of 140 s and the 60 s of before"
     now[0] = 900
+    assert left.text() == "", "nobody knows how late the last step is"
+
+
+def test_time_left_of_short_steps() -> None:
+    now = [0.0]
+    left = TimeLeft(["a"] * 5, clock=lambda: now[0])
+    for _ in range(2):
+        left.ended("a", 1)
     assert left.text() == "nearly done"
+    left.begins()
+    now[0] = 30
+    assert left.text() == "over 2 s left"
 
 
 def test_time_left_never_changes_threefold_when_a_step_ends() -> None:
@@ -140,6 +198,7 @@ def test_task_shows_impossible_steps(done: int, total: int, phase: str) -> None:
     screen, file = console(terminal=True)
     with show_progress(screen), task("x") as step:
         step(done, total, phase)
+        progress._screens[-1].refresh()
     assert "x" in file.getvalue()
 
 
@@ -149,6 +208,7 @@ def test_bar_appears_once_a_total_is_known() -> None:
         step(1, 49)
         assert not file.getvalue()
         step(2, 50)
+        progress._screens[-1].refresh()
     assert "fetch" in file.getvalue() and "2/50" in file.getvalue()
 
 
@@ -168,6 +228,25 @@ def test_messages_are_printed_as_they_are() -> None:
         log.info("[bold]bm25[/bold] %s [1/6]\n  two", long)
     log.info("too late")
     assert file.getvalue() == f"[bold]bm25[/bold] {long} [1/6]\n  two\n"
+
+
+def test_messages_fold_between_words_on_a_terminal() -> None:
+    screen, file = console(terminal=True)
+    screen.width = 40
+    with show_progress(screen):
+        log.info("  bm25, 1 CPU, 1 GiB: nDCG@10 0.679, 0.410 ms (preliminary: 1 of 3 trials); `harness explain bm25`")
+    first, second, third = file.getvalue().splitlines()
+    assert first == "  bm25, 1 CPU, 1 GiB: nDCG@10 0.679,"
+    assert second == "    0.410 ms (preliminary: 1 of 3"
+    assert third == "    trials); `harness explain bm25`", "a command stays whole"
+
+
+def test_dumb_terminal_has_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    file = StringIO()
+    with show_progress(Console(file=file, force_terminal=True)), task("bm25: image"):
+        pass
+    assert file.getvalue() == "  bm25: image ...\n"
 
 
 def test_messages_cannot_move_the_cursor() -> None:

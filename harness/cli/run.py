@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +15,7 @@ import click
 
 from harness import config, datasets
 from harness.analysis.results_folder import ReadResults
-from harness.analysis.table import Table
+from harness.analysis.table import Row, Table
 from harness.aws import is_s3, price_list, rental
 from harness.aws.clients import Connections, parse_uri
 from harness.aws.objects import Objects
@@ -45,7 +46,7 @@ from harness.cli.options import (
 )
 from harness.cli.output import FORMATS, Destination, destination_options, show_errors, write
 from harness.cli.stored_results import StoredResults, tested
-from harness.commands import command, option
+from harness.commands import command, option, quoted
 from harness.driver.records import Outcome
 from harness.errors import FileError, HarnessError, UsageError, counted, did_you_mean, listed, quoted_name
 from harness.evaluation import measure_names
@@ -70,7 +71,8 @@ from harness.remote.storage import Storage
 from harness.remote.watch import Timeouts
 from harness.remote.worker import run_part
 from harness.report.plan import plan_document, quote_document
-from harness.report.summary import SummaryView, nothing_measured, preliminary, summary_section
+from harness.report.row_lines import disturbances, row_line
+from harness.report.summary import SummaryView, nothing_measured, summary_section
 from harness.results.reader import StoredJob
 from harness.results.schema import NULL_SYSTEM, Cell
 from harness.untrusted import one_line
@@ -81,6 +83,8 @@ log = logging.getLogger(__name__)
 _FOLDER_POLL_S = 2.0
 # A longer command is not repeated in a message.
 _MOST_AGAIN = 80
+# The suite of the demo.
+_DEMO = "quickstart"
 
 
 cloud_options = record_options(
@@ -189,7 +193,7 @@ class _Subject:
         if error := datasets.missing_files(datasets.find(self.dataset, Path.cwd())):
             raise error
         path = CommandSuite(systems, self.dataset, self.cpus, self.memory).write(results)
-        say(f"the suite is {path}: to change what is measured, edit it, then {command('run', path)}", err=True)
+        say(f"the suite is {path}: to change what is measured, edit it, then {quoted('run', path)}", err=True)
         return (path,)
 
 
@@ -290,29 +294,40 @@ def run(
     sys.exit(1 if errors else 0)
 
 
-class _FirstRows(RunCallbacks):
-    """Shows the row of each cell as soon as its first trial is stored."""
+class _Rows(RunCallbacks):
+    """Shows each row after its first and its last trial, and at once what disturbed a trial, each remedy once."""
 
     def __init__(self, suite: Suite, cache: Path) -> None:
         self._stored = StoredResults(Path(suite.name), cache, suite.measures)
         self._several = len(suite.datasets) > 1
-        self._shown: set[Cell] = set()
+        self._jobs: dict[Cell, dict[int, StoredJob]] = defaultdict(dict)
+        self._given: set[str] = set()  # several causes have one remedy
 
     def stored(self, job: StoredJob) -> None:
-        """Show the row of a job whose cell has further trials to come."""
+        """Show the row of the job's cell, of the trials that this run has stored so far."""
         spec = job.result.spec
-        if job.result.outcome is not Outcome.OK or spec.jobs < 2 or spec.cell in self._shown:
+        if job.result.outcome is not Outcome.OK or spec.cell.system == NULL_SYSTEM:
             return
-        self._shown.add(spec.cell)
+        jobs = self._jobs[spec.cell]
+        again = spec.job in jobs  # a noisy cell is measured again
+        jobs[spec.job] = job
+        with suppress(HarnessError):  # the table at the end says what is wrong
+            row = self._row([*jobs.values()])
+            if not again and len(jobs) in (1, spec.jobs):
+                log.info("  %s", row_line(row, len(jobs), spec.jobs, dataset=self._several))
+            for advice, text in disturbances(row, dataset=self._several):
+                if advice not in self._given:
+                    self._given.add(advice)
+                    log.info("  %s", text)
+
+    def _row(self, jobs: list[StoredJob]) -> Row:
         from harness.analysis.evaluate_job import JobEvaluator  # late: a run that is done needs neither
         from harness.analysis.rows import build_rows
 
-        with suppress(HarnessError):  # the table at the end says what is wrong
-            measures = self._stored.measures or measure_names.DEFAULT
-            built = build_rows([job], JobEvaluator(measures[:1]))
-            for row in self._stored.priced(ReadResults(built.table, dict)).table.rows:
-                if row.system != NULL_SYSTEM:
-                    log.info("  %s", preliminary(row, spec.jobs, dataset=self._several))
+        measures = self._stored.measures or measure_names.DEFAULT
+        built = build_rows(jobs, JobEvaluator(measures[:1]))
+        (row,) = self._stored.priced(ReadResults(built.table, dict)).table.rows
+        return row
 
 
 def _run_suite(suite: Path, request: _RunRequest) -> list[str]:
@@ -322,7 +337,7 @@ def _run_suite(suite: Path, request: _RunRequest) -> list[str]:
         of_suite(results, loaded.name, choice.cache, "RECORDS")  # stored jobs decide which jobs are launched
     with writable(results, choice.cache) as location:
         options = replace(request.options(suite, location.folder), publisher=location.publisher)
-        options = replace(options, callbacks=_FirstRows(loaded, choice.cache))
+        options = replace(options, callbacks=_Rows(loaded, choice.cache))
         if backend := request.backend:
             summary, errors = _ended(_run_in_cloud(loaded, options, request, backend))
         elif request.in_folder:
@@ -331,8 +346,9 @@ def _run_suite(suite: Path, request: _RunRequest) -> list[str]:
             with choice.open() as launcher:
                 summary = orchestrator.run_suite(preflight.gather(loaded, options, launcher), options, launcher)
             errors = summary.complaints
-        if summary is not None and (nothing := nothing_measured(_finish(location, loaded, summary).rows)):
-            errors = [*errors, nothing]
+        if summary is not None:
+            table = _finish(location, loaded, summary, choice.launcher)
+            errors = [*errors, *filter(None, [nothing_measured(table.rows)])]
     return list(errors)
 
 
@@ -370,7 +386,7 @@ def demo(context: click.Context, /, **options: Any) -> None:
     """
     if options["only"] is None and "memory_bytes" not in launchers.load(options["launcher"]).isolation.enforced:
         options["only"] = "*/cpu1-mem1"
-    context.invoke(run, suites=(config.data_root() / "suites" / "quickstart.toml",), **options)
+    context.invoke(run, suites=(config.data_root() / "suites" / f"{_DEMO}.toml",), **options)
 
 
 def _check_options(request: _RunRequest) -> None:
@@ -447,7 +463,7 @@ def _storage(address: str) -> Storage:
     return Objects(Connections(), parse_uri(address)) if is_s3(address) else open_folder(Path(address))
 
 
-def _finish(location: ResultsLocation, suite: Suite, summary: RunSummary) -> Table:
+def _finish(location: ResultsLocation, suite: Suite, summary: RunSummary, launcher: str) -> Table:
     """Print the answer; write it and the page into the results folder; return the table."""
     folder = location.folder / suite.name
     stored = StoredResults(folder, location.cache, suite.measures, keys=summary.keys)
@@ -468,8 +484,17 @@ def _finish(location: ResultsLocation, suite: Suite, summary: RunSummary) -> Tab
     location.publish(markdown, page)
     say(f"{counted(len(summary.jobs), 'job')} run, {summary.done_before} done before", err=True)
     click.echo(err=True)
-    show(None, f"{more}   how a number was made: {command('explain', results=shown)}")
+    show(None, f"{more}   how a number was made: {command('explain', results=shown)}", *_next_step(suite, launcher))
     return table
+
+
+def _next_step(suite: Suite, launcher: str) -> Iterator[str]:
+    """Yield the way from the demo to a collection of one's own."""
+    if suite.name == _DEMO:
+        given = {"cpus": 1, "memory": "1GiB"} if launcher == launchers.DEFAULT else {"launcher": launcher}
+        own = command("run", "bm25", "minilm", dataset="./my-data", **given)
+        files = "corpus.jsonl, queries.jsonl, qrels/test.tsv as in BEIR"
+        yield f"next, your own documents: {own}   my-data: {files} (docs/guides/own-data.md)"
 
 
 @click.command()

@@ -24,7 +24,7 @@ from harness.jobs.plan import Planned, component_keys, index_key, order, plan_he
 from harness.launch import host
 from harness.launch.base import Launcher, LaunchRequest, Prepared
 from harness.launch.images.systems import System
-from harness.progress import TimeLeft, duration, task
+from harness.progress import Progress, TimeLeft, duration, silent, task
 from harness.results.reader import FIRST_STAGE, read_jobs
 from harness.results.schema import (
     NULL_SYSTEM,
@@ -115,12 +115,13 @@ def run_suite(inputs: Inputs, options: RunOptions, launcher: Launcher) -> RunSum
         todo = [job for job in jobs if not job.done]
         _foresee(run, todo)
         progress = _RunProgress(todo)
-        finished = _first_trials(run, todo, progress)
-        early = {(result.spec.cell, result.spec.job) for result, _ in finished}
-        jobs = _ready(run, todo)
-        _build_assigned(run)
-        left = [job for job in jobs if (job.cell, job.spec.job) not in early]
-        finished += _measure(run, order(left, run.inputs.suite.protocol.seed), progress)
+        with progress.bar(run.inputs.suite.name):
+            finished = _first_trials(run, todo, progress)
+            early = {(result.spec.cell, result.spec.job) for result, _ in finished}
+            jobs = _ready(run, todo)
+            _build_assigned(run)
+            left = [job for job in jobs if (job.cell, job.spec.job) not in early]
+            finished += _measure(run, order(left, run.inputs.suite.protocol.seed), progress)
         done_before = [job.latest.key for job in left if job.done and job.latest]
         keys = {*done_before, *(result.key for result, expected in finished if result.outcome is expected)}
         for retry in range(1, options.retry_noisy + 1):
@@ -129,9 +130,11 @@ def run_suite(inputs: Inputs, options: RunOptions, launcher: Launcher) -> RunSum
                 break
             cells = counted(len({job.cell for job in noisy}), "cell")
             log.info(f"noisy: measuring {cells} again ({retry} of at most {options.retry_noisy} times)")
-            _prepare(run, run.inputs.images(job.cell for job in noisy))  # images of cells that were done before
             again = order(noisy, run.inputs.suite.protocol.seed)
-            ended = _measure(run, again, _RunProgress(again))
+            progress = _RunProgress(again)
+            with progress.bar(run.inputs.suite.name):
+                _prepare(run, run.inputs.images(job.cell for job in noisy))  # images of cells that were done before
+                ended = _measure(run, again, progress)
             finished += ended
             keys = _answering(run, keys, ended)
         return RunSummary(len(done_before), tuple(finished), frozenset(keys))
@@ -206,9 +209,8 @@ def _measure(run: _RunState, todo: Sequence[Planned], progress: _RunProgress) ->
         builder = _prepared(run, run.inputs.builder(job.cell))
         if isinstance(builder, Prepared) and not job.cannot:
             _index(run, job.cell, builder)
-    with task(run.inputs.suite.name, line=False, left=progress.left.text) as step:
+    with progress.measuring():
         for job in todo:
-            step(progress.ended, progress.jobs)
             run.options.callbacks.starts(job_key(job.spec))
             with progress.timed(job):
                 result = run_job(run, job)
@@ -218,33 +220,54 @@ def _measure(run: _RunState, todo: Sequence[Planned], progress: _RunProgress) ->
 
 
 class _RunProgress:
-    """Progress of a run: the time left, and a line for each finished cell and each unexpected outcome."""
+    """Progress of a run: a bar with the time left, and a line for each finished cell and each unexpected outcome."""
 
     def __init__(self, todo: Sequence[Planned]) -> None:
-        self.left = TimeLeft(job.cell for job in todo if not job.cannot)
-        self.jobs, self.ended = len(todo), 0
+        self._left = TimeLeft(job.cell for job in todo if not job.cannot)
+        self._jobs, self._ended = len(todo), 0
         self._waiting = Counter(job.cell for job in todo)
         self._as_expected: dict[Cell, list[Result]] = defaultdict(list)
+        self._measuring = False
+        self._step: Progress = silent
+
+    @contextmanager
+    def bar(self, title: str) -> Iterator[None]:
+        """Show a bar with the jobs that ended, of all."""
+        with task(title, line=False, left=self._time_left) as self._step:
+            self._step(0, self._jobs)
+            yield
+        self._step = silent
+
+    @contextmanager
+    def measuring(self) -> Iterator[None]:
+        """Show the time left while only jobs run: how long images and indexes still take is not known."""
+        self._measuring = True
+        yield
+        self._measuring = False
+
+    def _time_left(self) -> str:
+        return self._left.text() if self._measuring else ""
 
     @contextmanager
     def timed(self, job: Planned) -> Iterator[None]:
         """Time a job."""
         started = time.monotonic()
+        self._left.begins()
         yield
         if not job.cannot:
-            self.left.ended(job.cell, time.monotonic() - started)
+            self._left.ended(job.cell, time.monotonic() - started)
 
     def report(self, job: Planned, result: Result) -> None:
         """Log a line for the job if its outcome is unexpected, and one for its cell if this was its last job."""
-        self.ended += 1
-        number = self.ended
+        self._ended += 1
+        self._step(self._ended, self._jobs)
         self._waiting[job.cell] -= 1
         if result.outcome is job.expected:
             self._as_expected[job.cell].append(result)
         else:
-            log.info(line(number, self.jobs, [result], job.expected))
+            log.info(line(self._ended, self._jobs, [result], job.expected))
         if not self._waiting[job.cell] and self._as_expected[job.cell]:
-            log.info(line(number, self.jobs, self._as_expected[job.cell], job.expected))
+            log.info(line(self._ended, self._jobs, self._as_expected[job.cell], job.expected))
 
 
 def run_job(run: _RunState, job: Planned) -> Result:

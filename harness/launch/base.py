@@ -11,9 +11,10 @@ from harness.driver.records import Cpuset, Envelope, JobSpec, Outcome, to_json
 from harness.errors import ImageError, UsageError
 from harness.launch import host
 from harness.launch.checks import Check
+from harness.launch.images import side_by_side
 from harness.launch.images.systems import System
 from harness.launch.monitor.traces import CounterTrace, GpuTrace, MemoryTrace
-from harness.progress import Progress, task
+from harness.progress import Progress
 from harness.results.isolation import Isolation
 from harness.results.schema import CanaryReading, Placement
 
@@ -188,7 +189,7 @@ class Launcher(ABC):
         """Prepare systems, by the names of their images; yield each as it ends, or its error."""
         for name, system in systems.items():
             try:
-                with task(f"{name}: image"):
+                with side_by_side.making(name):
                     made: Prepared | ImageError = self.prepare(system)
             except ImageError as error:
                 made = error

@@ -562,18 +562,6 @@ def _named(doubtful: Sequence[Row], rows: Sequence[Row]) -> str:
     return "; ".join(parts)
 
 
-def preliminary(row: Row, trials: int, *, dataset: bool) -> str:
-    """Return the line of a row whose first trial alone is in; ``dataset``: with the dataset's name."""
-    figures = [
-        *(f"{name} {digits(row.measured(name), '.3f')}" for name in tuple(row.measures)[:1]),
-        *([f"{_mean_cell(row)} ms"] if row.latency.mean_s.value is not None else []),
-        *([size(row.resources.peak_anon_bytes)] if row.resources.peak_anon_bytes is not None else []),
-        *([f"US$ {cost_cell(row)} per 1M queries"] if row.usd_per_million.value is not None else []),
-    ]
-    where = ", ".join((row.system, *([row.dataset] if dataset else []), hardware(row)))
-    return f"{where}: {', '.join(figures)} (preliminary: trial 1 of {trials})"
-
-
 def nothing_measured(rows: Sequence[Row]) -> str | None:
     """Return why no system has a figure, if so; harness's own overhead does not answer the question."""
     systems = [row for row in rows if row.system != NULL_SYSTEM] or rows

@@ -14,8 +14,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from harness.commands import SPAN, parts, words_of
+from harness.commands import SPAN, parts
 from harness.errors import UnknownName
+from harness.progress import breaks
 from harness.report.document import Grid, ReportDocument, Section, Value
 from harness.untrusted import Text, escaped, is_formula, one_line, raw_text
 
@@ -207,14 +208,7 @@ def print_answer(section: Section, console: Console) -> None:
 
 def print_paragraph(text: RichText, console: Console) -> None:
     """Print a text, folded where a terminal ends; no line end comes into a command, which a shell would end there."""
-    from rich.cells import cell_len
-
-    offsets, used = [], 0
-    for start, word in words_of(text.plain) if console.is_terminal else ():
-        if used and used + cell_len(word.rstrip()) > console.width:
-            offsets.append(start)
-            used = 0
-        used += cell_len(word)
+    offsets = breaks(text.plain, console.width) if console.is_terminal else []
     for line in text.divide(offsets):
         line.rstrip()
         console.print(line, soft_wrap=True)

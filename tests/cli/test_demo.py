@@ -27,6 +27,9 @@ def test_demo_runs_the_shipped_suite_in_any_folder(tmp_path: Path, monkeypatch: 
     done = CliRunner().invoke(main, ["demo", "--launcher", "fake"], catch_exceptions=False)
     assert done.stdout.startswith("scifact, ") and "| minilm " in done.stdout, done.output
     assert (tmp_path / "results" / "quickstart" / "report.html").is_file()
+    assert "next, your own documents: harness run bm25 minilm --dataset ./my-data --launcher fake" in done.stdout
+    answer = done.stdout.split("\n\n")
+    assert sum(line.startswith("- ") for line in answer[-1].splitlines()) <= 5
 
 
 @pytest.mark.parametrize(("launcher", "only"), [("docker", None), ("process", "*/cpu1-mem1")])

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,10 @@ import pytest
 from harness.analysis.published import TimedSystem
 from harness.analysis.table import processors
 from harness.config import data_root
+from harness.launch.base import LaunchEnd, LaunchRequest
+from harness.launch.fake import FakeLauncher
+from harness.progress import Progress
+from harness.results.schema import CanaryReading
 from tests.conftest import Bench, protocol
 from tests.support import publisher
 from tests.support.command_line import Call
@@ -222,13 +227,38 @@ def test_finished_cell_is_one_line_without_control_characters_in_a_pipe(harness:
 
 
 @pytest.mark.slow
-def test_row_is_shown_once_its_first_trial_is_stored(harness: Call, bench: Bench) -> None:
+def test_busy_machine_is_told_once_and_as_soon_as_a_trial_met_it(
+    harness: Call, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launch = FakeLauncher.launch
+
+    def disturbed(self: FakeLauncher, job: LaunchRequest, progress: Progress) -> LaunchEnd:
+        def reading(when: str, cpu_s: float) -> CanaryReading:
+            return CanaryReading(when=when, t_ns=0, took_s=0.1, cpu_s=cpu_s, memory_s=0.01, disk_s=None)
+
+        return replace(launch(self, job, progress), canary=(reading("before", 0.004), reading("after", 0.012)))
+
+    monkeypatch.setattr(FakeLauncher, "launch", disturbed)
+    bench.suite(protocol(3))
+    lines = harness("run", "test-suite.toml", "--launcher", "fake").stderr.splitlines()
+    (told,) = (line for line in lines if "the machine changed its speed" in line)
+    assert told.startswith(
+        "  noisy: planted, 1 CPU, 256 MiB (fake): the machine changed its speed: fixed processor work"
+    )
+    assert told.endswith(" Stop other work on this machine, then run the suite again with --retry-noisy 3.")
+    (first,) = (line for line in lines if "preliminary" in line)
+    assert lines.index(told) == lines.index(first) + 1
+
+
+@pytest.mark.slow
+def test_row_is_shown_after_its_first_and_its_last_trial(harness: Call, bench: Bench) -> None:
     bench.suite(protocol(3), measures=["P@1", "AP"])
     done = harness("run", "test-suite.toml", "--launcher", "fake")
-    (first,) = [line for line in done.stderr.splitlines() if "preliminary" in line]
+    first, last = [line for line in done.stderr.splitlines() if "P@1" in line]
     shown = r"  planted, 1 CPU, 256 MiB \(fake\): P@1 0\.\d+, [\d.]+ ms, .*US\$ [\d.]+\*? per 1M queries"
-    assert re.fullmatch(rf"{shown} \(preliminary: trial 1 of 3\)", first), first
-    assert done.stderr.index(first) < done.stderr.index("[3/3]")
+    assert re.fullmatch(rf"{shown} \(preliminary: 1 of 3 trials\)", first), first
+    assert re.fullmatch(rf"{shown} \(3 trials\)", last), last
+    assert done.stderr.index(last) < done.stderr.index("[3/3]")
     assert "preliminary" not in harness("run", "test-suite.toml", "--launcher", "fake").stderr
 
 
@@ -339,7 +369,7 @@ def test_systems_and_a_dataset_are_measured_without_a_file(harness: Call, bench:
     for typed in (["planted"], ["other"]):
         done = harness("run", *typed, "--dataset", "tiny", "--launcher", "fake")
         assert done.exit_code == 0, done.output
-        told = "the suite is results/tiny.toml: to change what is measured, edit it, then harness run results/tiny.toml"
+        told = "suite is results/tiny.toml: to change what is measured, edit it, then `harness run results/tiny.toml`"
         assert told in done.stderr
     assert (bench.folder / "results" / "tiny.toml").read_text() == (
         "# Written by harness. Edit it, then: harness run results/tiny.toml\n"

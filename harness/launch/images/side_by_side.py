@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from typing import TypeVar
 
 from harness.errors import ImageError
@@ -33,15 +34,11 @@ def make(makers: Mapping[str, Maker[Made]]) -> Iterator[tuple[str, Made | ImageE
     stopped = threading.Event()
 
     def attempt(name: str, maker: Maker[Made]) -> Made | ImageError:
-        began = time.monotonic()
         try:
-            with task(f"{name}: image") as progress:
-                made = maker(stopped, progress)
+            with making(name) as progress:
+                return maker(stopped, progress)
         except ImageError as error:
             return error
-        if time.monotonic() - began > _NOTABLE_S:
-            log.info(f"  {name}: image made in {duration(time.monotonic() - began)}")
-        return made
 
     # The pool waits for its threads when it is left, so they are told to end before.
     with task("images", line=False) as step, ThreadPoolExecutor(min(_MOST, host.cpus())) as pool:
@@ -55,3 +52,13 @@ def make(makers: Mapping[str, Maker[Made]]) -> Iterator[tuple[str, Made | ImageE
         finally:
             stopped.set()
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+@contextmanager
+def making(name: str) -> Iterator[Progress]:
+    """Show that an image is being made; log how long it took, unless it was there already."""
+    began = time.monotonic()
+    with task(f"{name}: image") as progress:
+        yield progress
+    if time.monotonic() - began > _NOTABLE_S:
+        log.info(f"  {name}: image made in {duration(time.monotonic() - began)}")

@@ -60,7 +60,7 @@ document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault(); // the fragment holds the view
   find("leaderboard").focus();
 });
-window.addEventListener("popstate", readAddress);
+// Not popstate too: it comes first, and a table made a second time would lose the focus that a closed dialog gave back.
 window.addEventListener("hashchange", readAddress);
 window.addEventListener("beforeprint", () => paper(true));
 window.addEventListener("afterprint", () => paper(false));
