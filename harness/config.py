@@ -21,7 +21,7 @@ from typing import Any, Self, TypeVar, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from harness.errors import FileError, UsageError, did_you_mean
+from harness.errors import FileError, UsageError, nearest_or_known
 from harness.untrusted import (
     check_names,
     check_storable,
@@ -97,6 +97,11 @@ def results_by_name(results: Path) -> Path:
     if os.path.lexists(results) or folders not in ([], ["results", "published"]):
         return results
     return shipped if re.fullmatch(NAME_PATTERN, name) and shipped.is_dir() else results
+
+
+def suite_names() -> list[str]:
+    """Return the names of the suites that ship with harness."""
+    return sorted(path.stem for path in (data_root() / "suites").glob("*.toml"))
 
 
 def suite_by_name(suite: Path) -> Path:
@@ -204,7 +209,7 @@ def validate(model: type[Model], raw: Any, path: Path, prefix: str = "") -> Mode
         if unknown is not None:
             key = ".".join(map(str, (*filter(None, [prefix]), *unknown)))
             keys = _known_keys(model, unknown)
-            hint = did_you_mean(str(unknown[-1]), keys) or f"; known keys: {', '.join(sorted(keys))}"
+            hint = nearest_or_known(str(unknown[-1]), keys, label="known keys")
             raise FileError(f"{path}: unknown key '{key}'{hint}") from error
         raise FileError(f"{path}: {mistake(error, prefix)}") from error
 

@@ -124,11 +124,11 @@ def test_missing_extra_is_one_line_where_it_is_needed(tmp_path: Path) -> None:
         (tmp_path / "xor" / name).touch()
     done = run_bare(tmp_path, *NEEDY, "viable minilm --dataset beir/scifact/test", "viable minilm --dataset scifcat")
     assert {name: done[name] for name in NEEDY} == {name: (2, f"harness: {text}") for name, text in NEEDY.items()}
-    known = "a folder such as ./my-data, dureader-demo-zh, dureader-demo-zh-titles, scifact, xquad-en, xquad-zh"
-    assert done["viable minilm --dataset beir/scifact/test"] == (
-        2,
-        f"harness: unknown dataset 'beir/scifact/test'; known: {known}; {IR_DATASETS}",
+    code, said = done["viable minilm --dataset beir/scifact/test"]
+    assert code == 2 and said.startswith(
+        "harness: unknown dataset 'beir/scifact/test'; known: a folder such as ./my-data"
     )
+    assert said.endswith(f" more; {IR_DATASETS}") and len(said) <= len("harness: ") + 200
     assert done["viable minilm --dataset scifcat"] == (
         2,
         "harness: unknown dataset 'scifcat'. Did you mean 'scifact'?",

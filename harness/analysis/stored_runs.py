@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.driver.records import Outcome
-from harness.errors import FileError, UsageError
+from harness.errors import FileError, UsageError, quoted_name
 from harness.evaluation import trec
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.trec import Qrels, Run
@@ -38,7 +38,9 @@ def read_stored_runs(folder: Path, only: str | None = None) -> tuple[JudgedRuns,
     stored = reader.read_jobs(folder, none)
     unreadable = list(stored.unreadable)
     if only is not None and (wrong := unmatched([job.result.spec.cell for job in stored], only)) is not None:
-        raise UsageError(f"--only {wrong!r} matches nothing in {folder}; `harness explain` lists the results")
+        raise UsageError(
+            f"--only {quoted_name(wrong)} matches nothing in {folder}; `harness explain` lists the results"
+        )
     grouped: dict[tuple[str, ...], dict[str, dict[str, StoredJob]]] = defaultdict(lambda: defaultdict(dict))
     for place, tries in attempts.jobs_by_cell(stored).items():
         if place.cell.system == NULL_SYSTEM or (only is not None and not matches(place.cell, only)):

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from harness.commands import quoted
 from harness.driver.records import Envelope
-from harness.errors import UsageError, did_you_mean
+from harness.errors import UnknownName, UsageError
 from harness.jobs.suite import Suite
 from harness.launch.images import platforms
 from harness.pricing import instances, offers
@@ -106,9 +107,7 @@ def platforms_of(suite: Suite, chosen: Mapping[str, ChosenMachine]) -> dict[str,
 def check_known(name: str, known: Mapping[str, Instance]) -> None:
     """Refuse an instance type that AWS does not have."""
     if name not in known:
-        raise UsageError(
-            f"unknown instance type {name!r}; `harness instances` lists the known types{did_you_mean(name, known)}"
-        )
+        raise UnknownName("instance type", name, known, f"{quoted('instances')} lists all")
 
 
 def _unbootable(instance: Instance) -> str | None:

@@ -13,7 +13,7 @@ from harness.cli.options import cache_option, price_options, results_option
 from harness.cli.output import columns, show_paragraphs
 from harness.cli.stored_results import StoredResults, stored_results
 from harness.commands import command
-from harness.errors import UsageError, did_you_mean
+from harness.errors import UsageError, did_you_mean, quoted_name
 from harness.report import explain as texts
 from harness.results.schema import glob_of
 from harness.untrusted import one_line
@@ -52,7 +52,7 @@ def explain(what: str | None, stored: StoredResults) -> None:
     if not rows:
         systems = dict.fromkeys(row.system for row in table.rows)
         hint = did_you_mean(what, (*systems, *texts.names(table))) or "; `harness explain` lists the results"
-        raise UsageError(f"no result, column or finding {what!r}{hint}")
+        raise UsageError(f"no result, column or finding {quoted_name(what)}{hint}")
     for row in rows[:_MOST]:
         say(one_line(called(row)))
         show_paragraphs(texts.row_paragraphs(row))

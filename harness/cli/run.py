@@ -48,7 +48,7 @@ from harness.cli.output import FORMATS, Destination, destination_options, show_e
 from harness.cli.stored_results import StoredResults, tested
 from harness.commands import command, option, quoted
 from harness.driver.records import Outcome
-from harness.errors import FileError, HarnessError, UsageError, counted
+from harness.errors import FileError, HarnessError, UsageError, counted, did_you_mean, listed, quoted_name
 from harness.evaluation import measure_names
 from harness.experiments.contested import contested_cells
 from harness.jobs import cell_plans, orchestrator, preflight
@@ -81,6 +81,8 @@ log = logging.getLogger(__name__)
 
 # How often the command looks into a shared folder.
 _FOLDER_POLL_S = 2.0
+# A longer command is not repeated in a message.
+_MOST_AGAIN = 80
 # The suite of the demo.
 _DEMO = "quickstart"
 
@@ -177,8 +179,7 @@ class _Subject:
             if given := [f"--{name}" for name in ("cpus", "memory") if name in given_parameters()]:
                 raise UsageError(f"{given[0]} is for systems with --dataset; a suite's file names its own profiles")
             if named and are_systems(named) and not any(path.exists() for path in named):
-                again = command("run", *named, dataset="./my-data")
-                raise UsageError(f"no suite {' '.join(map(str, named))}; for systems, name the documents too: {again}")
+                raise _unknown_suite([str(name) for name in named])
             return named
         if not named or not are_systems(named):
             raise UsageError(
@@ -194,6 +195,19 @@ class _Subject:
         path = CommandSuite(systems, self.dataset, self.cpus, self.memory).write(results)
         say(f"the suite is {path}: to change what is measured, edit it, then {quoted('run', path)}", err=True)
         return (path,)
+
+
+def _unknown_suite(named: list[str]) -> UsageError:
+    """Return the error of names that may be a suite's, or systems' without their dataset."""
+    if len(named) == 1 and (near := did_you_mean(named[0], config.suite_names())):
+        return UsageError(f"no suite {quoted_name(named[0])}{near}")
+    systems = "for systems, name the documents too"
+    again = command("run", *named, dataset="./my-data")
+    return UsageError(
+        f"no suite {' '.join(named)}; {systems}: {again}"
+        if len(again) <= _MOST_AGAIN
+        else f"no suite {listed(list(map(quoted_name, named)), 2)}; {systems}: --dataset ./my-data"
+    )
 
 
 subject_options = record_options(
@@ -246,8 +260,8 @@ def run(
     With SYSTEM... --dataset DATASET, measure these systems on one hardware profile; the suite is written next to the
     results.
 
-    Before anything is made, it names all data, weights, hardware and disk that are missing, and how long it takes if
-    earlier jobs show that; only missing data stops it.
+    Before anything is made, it names all data, weights, hardware and disk that are missing, and how long it takes, by
+    earlier jobs or by results that ship with harness; only missing data stops it.
 
     Each job is stored when it ends, so the same command resumes a stopped run.
     Exit code 1 if a cell has an unexpected outcome, or if nothing could be measured.
@@ -503,9 +517,10 @@ def plan(
     """List the cells of each SUITE, done and to do, and the time that is left.  Runs nothing, fetches no data, needs no
     engine.
 
-    Times come from stored results of the same system and dataset, else from a shipped paper's latencies.  Otherwise
-    harness assumes 30 s per job and 0.1 s per query, and for an index build 60 s and 0.01 s per document. ~ marks
-    estimates.  An index shared by several cells counts once.  Exit code 1 if a dataset's folder does not exist.
+    Times come from stored results of the same system and dataset, else from the demo's shipped results, else from a
+    shipped paper's latencies.  Otherwise harness assumes 30 s per job and 0.1 s per query, and for an index build 60 s
+    and 0.01 s per document.  ~ marks estimates.  An index shared by several cells counts once.  Exit code 1 if a
+    dataset's folder does not exist.
     """
     suites = subject.suites(suites, request.results)
     with request.choice.open() as launcher:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from harness.datasets import beir, dureader, msmarco, native, trec, xor_tydi
 from harness.datasets.source import DatasetSource, Format, find_files
-from harness.errors import FileError, did_you_mean
+from harness.errors import FileError, did_you_mean, listed, nearest_or_known, quoted_name
 
 FORMATS = (native.FORMAT, beir.FORMAT, trec.FORMAT, msmarco.FORMAT, xor_tydi.FORMAT, dureader.FORMAT)
 
@@ -80,12 +80,12 @@ def _choose(folder: Path, format: Format, splits: dict[str, Path], split: str | 
     names = sorted(splits)
     if split is not None:
         if split not in splits:
-            raise FileError(f"{folder}: no split {split!r}; it has {', '.join(names)}{did_you_mean(split, names)}")
+            raise FileError(f"{folder}: unknown split {quoted_name(split)}{nearest_or_known(split, names)}")
         return split
     if format.default_split in splits:
         return format.default_split
     if not names:
         raise FileError(f"{folder}: has no split with both queries and judgements; add the files")
     if len(names) > 1:
-        raise FileError(f"{folder}: has the splits {', '.join(names)}; name one, e.g. {folder.name}#{names[0]}")
+        raise FileError(f"{folder}: has the splits {listed(names)}; name one, e.g. {folder.name}#{names[0]}")
     return names[0]

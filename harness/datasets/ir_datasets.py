@@ -7,7 +7,6 @@ default text.  ``ID#FIELD`` takes another field of the queries, such as a TREC t
 from __future__ import annotations
 
 import contextlib
-import difflib
 import itertools
 import logging
 import tarfile
@@ -18,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from harness import errors
 from harness.datasets.corpus import folder_state
 from harness.datasets.source import DatasetSource, DocumentStream, SourceDocument, collect_qrels, collect_queries
 from harness.driver.records import digest
@@ -61,8 +61,7 @@ def nearest(name: str) -> IrDataset | str | None:
     with contextlib.suppress(KeyError):
         ir_datasets.registry[name]
         return IrDataset(name, query_field or None)
-    near = difflib.get_close_matches(name, list(ir_datasets.registry), n=1)
-    return near[0] if near else None
+    return errors.nearest(name, ir_datasets.registry)
 
 
 def read(dataset: IrDataset) -> DatasetSource:

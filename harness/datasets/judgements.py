@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from harness.datasets import Dataset, load_named
-from harness.errors import UnknownName, UsageError
+from harness.errors import UnknownName, UsageError, listed
 from harness.evaluation import qrels_merge, trec_lines
 from harness.evaluation.evaluate_runs import count_and_ids
 from harness.evaluation.judged_runs import JudgedRuns
@@ -53,13 +53,13 @@ def check_known(given: Sequence[GradedPair], holder: Dataset) -> None:
     unknown = holder.corpus.unknown({judgement.doc_id for judgement in given})
     strange = [judgement for judgement in given if judgement.query_id not in queries or judgement.doc_id in unknown]
     if strange:
-        named = "; ".join(
+        named = [
             f"{judgement.place}: "
             + (f"document {judgement.doc_id!r}" if judgement.query_id in queries else f"query {judgement.query_id!r}")
-            for judgement in strange[:_SHOWN]
-        )
-        more = f" and {len(strange) - _SHOWN:,} more" if len(strange) > _SHOWN else ""
-        raise UsageError(f"dataset {holder.name} lacks judged ids: {named}{more}; correct or remove the lines")
+            for judgement in strange
+        ]
+        first = listed(named, _SHOWN, separator="; ")
+        raise UsageError(f"dataset {holder.name} lacks judged ids: {first}; correct or remove the lines")
 
 
 def documents_of(pairs: Iterable[tuple[str, str]], holder: Dataset) -> dict[str, dict[str, str]]:

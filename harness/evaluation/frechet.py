@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from harness.commands import quoted
-from harness.errors import UsageError
+from harness.errors import UnknownName, UsageError
 from harness.estimate import CONFIDENCE, INTERVAL_MIN_QUERIES, Estimate
 from harness.evaluation import embeddings as vector_files
 from harness.evaluation import frechet_distance
@@ -205,8 +205,8 @@ def distances(
         raise UsageError(f"{runs.dataset}: only hits are judged; a distance needs judgements that no system chose")
     if fault := _source_fault(runs, embeddings):
         raise UsageError(fault)
-    if settings.against not in (None, *runs.runs):
-        raise UsageError(f"{runs.dataset}: no system {settings.against!r}; there are {', '.join(sorted(runs.runs))}")
+    if settings.against is not None and settings.against not in runs.runs:
+        raise UnknownName("system", settings.against, runs.runs, place=runs.dataset)
     queries = queries_with_relevant(runs.qrels, runs.query_ids, settings.relevant_from)
     reference = relevant_documents(runs.qrels, queries, settings)
     kinds = [(k, unlabelled) for unlabelled in (False, True)[: 1 + settings.unlabelled] for k in cutoffs]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.errors import UsageError, counted
+from harness.errors import UsageError, counted, listed
 from harness.estimate import INTERVAL_MIN_QUERIES, Estimate
 from harness.evaluation.embeddings import Embeddings, sha256_of_texts
 from harness.evaluation.evaluate import evaluate, mean_estimate
@@ -274,7 +274,7 @@ def select_vectors(embeddings: Embeddings, ids: Iterable[str], name: str) -> Emb
     selected = tuple(ids)
     missing = embeddings.missing(selected)
     if missing:
-        named = ", ".join(map(repr, missing[:_MAX_NAMED])) + (", ..." if len(missing) > _MAX_NAMED else "")
+        named = listed(list(map(repr, missing)), _MAX_NAMED)
         raise UsageError(f"{len(missing):,} queries of {name} have no vector ({named}); embed all queries")
     rows = [embeddings.rows[query] for query in selected]
     return replace(embeddings, ids=selected, vectors=embeddings.vectors[rows])

@@ -7,7 +7,6 @@ Besides the measures of ir_measures there are ``R@2kt`` (:mod:`harness.evaluatio
 from __future__ import annotations
 
 import ast
-import difflib
 import math
 import re
 import warnings
@@ -15,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from harness.errors import UsageError
+from harness.errors import UsageError, nearest, quoted_name
 from harness.evaluation.answer_recall import MAX_TOKENS, AnswerRecall
 from harness.evaluation.trec_lines import MAX_GRADE
 
@@ -278,10 +277,10 @@ def _suggestion(text: str) -> str:
     registry = ir_measures.measures.registry
     known = {_letters(name): measure.NAME for name, measure in registry.items() if name[-1].isalpha()}
     known |= {"f": "F1"} | _OTHER_NAMES
-    near = difflib.get_close_matches(_letters(match[1]), list(known), n=1)
-    if not near:
+    near = nearest(_letters(match[1]), known)
+    if near is None:
         return ""
-    name = known[near[0]]
+    name = known[near]
     examples = (f"{name}{match[2] or ''}{f'@{match[3]}' if match[3] else ''}", f"{name}@10", name)
     return next((f". Did you mean {example!r}?" for example in examples if _is_measure(example)), "")
 
@@ -298,7 +297,9 @@ def _is_measure(name: str) -> bool:
 
 
 def _unknown(name: str, reason: str, hint: str = "") -> UsageError:
-    return UsageError(f"unknown measure {name!r}: {reason}; write it like nDCG@10, RR@10 or AP(rel=2)@100{hint}")
+    return UsageError(
+        f"unknown measure {quoted_name(name)}: {reason}; write it like nDCG@10, RR@10 or AP(rel=2)@100{hint}"
+    )
 
 
 _EXAMPLES = {"cutoff": "@10", "recall": "@0.1"}

@@ -22,7 +22,7 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter
 
 from harness import filesystem, stats
-from harness.errors import FileError, UsageError
+from harness.errors import FileError, UsageError, listed
 from harness.evaluation import trec, trec_lines
 from harness.evaluation.packages import Review
 from harness.evaluation.pool import GradedPair
@@ -220,12 +220,12 @@ def _next_iteration(base: BaseQrels) -> int:
 
 
 def _conflict_error(differing: Sequence[tuple[GradedPair, GradedPair]]) -> UsageError:
-    named = "; ".join(
+    named = [
         f"{pair.place}: {pair.query_id!r}, document {pair.doc_id!r}: {pair.grade}; {line.place}: {line.grade}"
-        for line, pair in differing[:_MAX_NAMED]
-    )
-    more = f" and {len(differing) - _MAX_NAMED:,} more" if len(differing) > _MAX_NAMED else ""
-    return UsageError(f"{len(differing):,} existing grades differ: {named}{more}; use --conflicts keep or override")
+        for line, pair in differing
+    ]
+    first = listed(named, _MAX_NAMED, separator="; ")
+    return UsageError(f"{len(differing):,} existing grades differ: {first}; use --conflicts keep or override")
 
 
 def write_merged(path: Path, merged: MergedQrels) -> MergeRecord:

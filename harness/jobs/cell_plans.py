@@ -12,6 +12,7 @@ from harness.jobs import indexes, inputs
 from harness.jobs.estimates import PROBES, DurationEstimate, DurationModel
 from harness.jobs.inputs import Inputs, RunOptions
 from harness.jobs.plan import Planned, component_keys, plan_here, states
+from harness.jobs.shipped_runs import shipped_runs
 from harness.jobs.suite import Suite
 from harness.launch.base import Launcher
 from harness.launch.images.systems import System
@@ -74,7 +75,9 @@ class _Estimator:
     def __post_init__(self) -> None:
         limits = self.inputs.limits
         stored = [job.result for job in stored_jobs(self.options.results / self.inputs.suite.name)]
-        self._model = DurationModel(stored, job_timeout_s=limits.job_s, build_timeout_s=limits.build_s)
+        self._model = DurationModel(
+            stored, job_timeout_s=limits.job_s, build_timeout_s=limits.build_s, shipped=shipped_runs()
+        )
         declared = {dataset_name(name): name for name in self.inputs.suite.datasets}
         self._corpora = {name: str(datasets.find(each, self.options.suite_dir)) for name, each in declared.items()}
 
@@ -103,7 +106,7 @@ class _Estimator:
             timing = sum((self._model.search(cell, queries) for _ in range(jobs)), _NOTHING)
             build = self._build(cell, self.inputs.systems[cell.system].for_job("build", gpus=self.inputs.build_gpus))
             plan = self._cell_plan(cell, _NO_DATA, jobs, jobs, timing, build)
-            yield plan if build.measured else replace(plan, build_s=None, measured=False)
+            yield plan if build.measured or build.shipped else replace(plan, build_s=None, measured=False)
 
     def _build(self, cell: Cell, builder: System) -> DurationEstimate:
         """Estimate the builds of a missing index and of its missing components, as far as no other cell needs them."""
@@ -127,7 +130,7 @@ class _Estimator:
     def _cell_plan(
         self, cell: Cell, state: str, jobs: int, left: int, timing: DurationEstimate, build: DurationEstimate
     ) -> CellPlan:
-        envelope = self.inputs.profiles[cell.profile]
+        envelope, both = self.inputs.profiles[cell.profile], timing + build
         return CellPlan(
             cell,
             state,
@@ -135,8 +138,9 @@ class _Estimator:
             jobs - left,
             timing.seconds,
             build.seconds,
-            timing.measured and build.measured,
+            both.measured,
             published=timing.published,
+            shipped=both.shipped,
             envelope=envelope,
             memory_bytes=self.inputs.nominal_bytes.get(cell.profile, envelope.memory_bytes),
         )

@@ -1,4 +1,4 @@
-"""Estimate how long jobs and builds take: from stored results, else from published latencies, else from assumptions."""
+"""Estimate how long jobs and builds take, by stored results, shipped results, published latencies or rules."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from harness import stats
 from harness.analysis import published
 from harness.driver.records import Outcome
+from harness.jobs.shipped_runs import ShippedRuns
 from harness.results.schema import Cell, Result, ResultSpec
 
 # The time of a job of the demo without its queries: starting a container, loading a small system, canaries.
@@ -33,13 +34,15 @@ ENGINE_BYTES = 1 << 30
 class DurationEstimate:
     """Seconds; ``worst_s`` is the protocol's time-outs.  ``measured``: nothing is assumed.
 
-    ``published``: a part follows from latencies that a paper prints.
+    ``published``: a part follows from latencies that a paper prints.  ``shipped``: a part was measured on the machine
+    of the results that ship with harness, the rest here.
     """
 
     seconds: float
     worst_s: float
     measured: bool
     published: bool = False
+    shipped: bool = False
 
     def __add__(self, other: DurationEstimate) -> DurationEstimate:
         return DurationEstimate(
@@ -47,7 +50,12 @@ class DurationEstimate:
             self.worst_s + other.worst_s,
             self.measured and other.measured,
             self.published or other.published,
+            (self.shipped or other.shipped) and self._known and other._known,
         )
+
+    @property
+    def _known(self) -> bool:
+        return self.measured or self.shipped
 
 
 # System, dataset and hardware profile of a published latency.
@@ -74,7 +82,7 @@ def published_latencies() -> Mapping[PublishedCell, float]:
 
 
 class DurationModel:
-    """Estimates by job and by build, from earlier results, else from published ``latencies``."""
+    """Estimates by job and by build, from earlier results, else ``shipped`` ones, else published ``latencies``."""
 
     def __init__(
         self,
@@ -83,7 +91,9 @@ class DurationModel:
         job_timeout_s: float,
         build_timeout_s: float,
         latencies: Mapping[PublishedCell, float] | None = None,
+        shipped: ShippedRuns | None = None,
     ) -> None:
+        self._shipped = shipped or ShippedRuns(())
         self._job_timeout_s, self._build_timeout_s = job_timeout_s, build_timeout_s
         self._latencies = published_latencies() if latencies is None else latencies
         self._by_cell: dict[Cell, list[float]] = defaultdict(list)
@@ -109,6 +119,9 @@ class DurationModel:
     def search(self, cell: Cell, queries: int) -> DurationEstimate:
         """Estimate one job that asks this many queries."""
         known = self._by_cell.get(cell) or self._by_system.get((cell.system, cell.dataset, cell.scenario))
+        if not known and (jobs := self._shipped.jobs(cell)):
+            shipped_s = stats.median([job.wall_s / _queries(job.spec) for job in jobs])
+            return _of_shipped(shipped_s * queries, self._job_timeout_s)
         query_s = self._latencies.get((cell.system, cell.dataset, cell.profile))
         if known or query_s is None or cell.scenario != "single_stream":
             return _estimate(known, queries, JOB_S + QUERY_S * queries, self._job_timeout_s)
@@ -116,14 +129,20 @@ class DurationModel:
 
     def build(self, system: str, dataset: str, documents: int) -> DurationEstimate:
         """Estimate one index build without its components' builds; a joined index has no documents of its own."""
-        return _estimate(
-            self._builds.get((system, dataset)), 1, BUILD_S + DOCUMENT_S * documents, self._build_timeout_s
-        )
+        known = self._builds.get((system, dataset))
+        shipped_s = None if known else self._shipped.build_s(system, dataset, documents)
+        if shipped_s is not None:
+            return _of_shipped(shipped_s, self._build_timeout_s)
+        return _estimate(known, 1, BUILD_S + DOCUMENT_S * documents, self._build_timeout_s)
 
 
 def _estimate(known: list[float] | None, factor: int, assumed_s: float, worst_s: float) -> DurationEstimate:
     seconds = factor * stats.median(known) if known else assumed_s
     return DurationEstimate(min(worst_s, seconds), worst_s, bool(known))
+
+
+def _of_shipped(seconds: float, worst_s: float) -> DurationEstimate:
+    return DurationEstimate(min(worst_s, seconds), worst_s, measured=False, shipped=True)
 
 
 def setup(shipped_bytes: int) -> DurationEstimate:

@@ -75,6 +75,11 @@ def find(cache: Path, key: str) -> Index | None:
     return read(folder(cache, key))
 
 
+def is_interrupted(cache: Path, key: str) -> bool:
+    """Return whether a build of that key was interrupted and can go on; another run may be at it now."""
+    return (_begun(folder(cache, key)) / "data" / _UNFINISHED).is_dir()
+
+
 def folder(cache: Path, key: str) -> Path:
     """Return the folder of an index."""
     return cache / "indexes" / key
@@ -234,7 +239,7 @@ def _folder(target: Path, resumable: bool) -> Iterator[tuple[Path, float]]:
 
     The state of a resumable build in ``data/.building`` survives every end but one that proves it bad.
     """
-    resumed = target.with_name(f"{target.name}.begun")
+    resumed = _begun(target)
     if resumable:
         resumed.mkdir(parents=True, exist_ok=True)
     with _flock(resumed) if resumable else contextlib.nullcontext(False) as locked:
@@ -260,6 +265,11 @@ def _folder(target: Path, resumable: bool) -> Iterator[tuple[Path, float]]:
             filesystem.remove_tree(staging / "job")
             if not (locked and good and unfinished.is_dir()):
                 filesystem.remove_tree(staging)
+
+
+def _begun(target: Path) -> Path:
+    """Return the folder that keeps the state of a resumable build of an index."""
+    return target.with_name(f"{target.name}.begun")
 
 
 def _entries(folder: Path) -> list[tuple[str, int]] | None:

@@ -14,13 +14,13 @@ from harness import filesystem
 from harness.analysis import rows
 from harness.datasets import Dataset
 from harness.driver.records import MAX_PROBES, JobSpec, Outcome, to_json
-from harness.errors import ImageError, JobError, counted
+from harness.errors import ImageError, JobError, MissingWeights, counted, listed
 from harness.jobs import environment, indexes, preflight
 from harness.jobs.collect import CollectedJob, build_result, collect
 from harness.jobs.indexes import Index
 from harness.jobs.inputs import Inputs, RunOptions
 from harness.jobs.pinning import pin_inputs
-from harness.jobs.plan import Planned, index_key, order, plan_here
+from harness.jobs.plan import Planned, component_keys, index_key, order, plan_here
 from harness.launch import host
 from harness.launch.base import Launcher, LaunchRequest, Prepared
 from harness.launch.images.systems import System
@@ -70,7 +70,10 @@ class RunSummary:
             if result.outcome is not expected:
                 ended = f"ended {result.outcome.value}: {_reason(result, expected)}"
                 found[ended][result.spec.cell].append(result)
-        return [f"{_listed(list(map(_trials, cells.values())))} {ended}" for ended, cells in found.items()]
+        return [
+            f"{listed(list(map(_trials, cells.values())), _MOST_CELLS, 'cell')} {ended}"
+            for ended, cells in found.items()
+        ]
 
 
 @dataclass
@@ -141,8 +144,8 @@ def _foresee(run: _RunState, todo: Iterable[Planned]) -> None:
     """Say which images cannot be made here for lack of weights, before anything is made; the other cells go on."""
     images = run.inputs.images(job.cell for job in todo if not job.built and not job.cannot)
     for name, reason in preflight.missing_weights(images, run.launcher).items():
-        log.info(reason)
-        run.prepared[name] = ImageError(reason)
+        log.info(f"  {reason}")
+        run.prepared[name] = MissingWeights(reason)
 
 
 def _first_trials(run: _RunState, todo: Sequence[Planned], progress: _RunProgress) -> list[tuple[Result, Outcome]]:
@@ -156,7 +159,7 @@ def _first_trials(run: _RunState, todo: Sequence[Planned], progress: _RunProgres
         job.cell.system for job in able if not job.built or indexes.find(run.options.cache, job.spec.index_key) is None
     }
     finished: list[tuple[Result, Outcome]] = []
-    systems = list(dict.fromkeys(job.cell.system for job in able))
+    systems = _build_order(run, able, lacking)
     for number, system in enumerate(systems):
         if run.options.assigned is not None or lacking.isdisjoint(systems[number + 1 :]):
             break
@@ -166,6 +169,28 @@ def _first_trials(run: _RunState, todo: Sequence[Planned], progress: _RunProgres
         first = [job for job in jobs if job.cell.system == system and job.spec.job == 0 and not job.done]
         finished += _measure(run, first, progress)
     return finished
+
+
+def _build_order(run: _RunState, jobs: Iterable[Planned], lacking: Collection[str]) -> list[str]:
+    """Return the systems in the order of their first trials.
+
+    A system whose image and index are here comes first; one whose index build was interrupted comes last, so that
+    the others' rows do not wait for it again.
+    """
+    places: dict[str, int] = {}
+    for job in jobs:
+        interrupted = job.cell.system in lacking and any(
+            indexes.is_interrupted(run.options.cache, key) for key in _index_keys(run, job)
+        )
+        place = 2 if interrupted else 1 if job.cell.system in lacking else 0
+        places[job.cell.system] = max(place, places.get(job.cell.system, 0))
+    return sorted(places, key=places.__getitem__)
+
+
+def _index_keys(run: _RunState, job: Planned) -> tuple[str, ...]:
+    """Return the keys of a job's index and of its components' indexes."""
+    corpus, builder = run.inputs.datasets[job.cell.dataset].corpus, run.inputs.builder(job.cell)
+    return job.spec.index_key, *component_keys(builder, run.launcher, corpus.sha256).values()
 
 
 def _ready(run: _RunState, todo: Sequence[Planned]) -> list[Planned]:
@@ -256,9 +281,12 @@ def run_job(run: _RunState, job: Planned) -> Result:
     page_cache: str | None = None
     if job.cannot:
         collected = CollectedJob(Outcome.NOT_APPLICABLE, job.cannot)
-    elif not isinstance(prepared, Prepared) or not isinstance(builder, Prepared):
-        error = builder if isinstance(prepared, Prepared) else prepared
-        collected = CollectedJob(Outcome.CRASH, f"no image: {error}")
+    elif not isinstance(prepared, Prepared):
+        missing = _no_image(prepared)
+        collected = CollectedJob(missing.outcome, missing.detail)
+    elif not isinstance(builder, Prepared):
+        missing = _no_image(builder)
+        collected = CollectedJob(missing.outcome, missing.detail)
     elif isinstance(index := _index(run, cell, builder), JobError):
         collected = CollectedJob(index.outcome, index.detail)
     else:
@@ -347,11 +375,16 @@ def _build_assigned(run: _RunState) -> None:
 
 def _pin(run: _RunState, cells: Iterable[Cell]) -> None:
     """Pin the systems of these cells; one that cannot be pinned has no image."""
-    run.inputs, errors = pin_inputs(run.inputs, run.store, run.launcher, (cell.system for cell in cells))
+    names = (cell.system for cell in cells if not _lacks_weights(run, cell))
+    run.inputs, errors = pin_inputs(run.inputs, run.store, run.launcher, names)
     for system, error in errors.items():
         log.info(f"  {error}")
         cells = [cell for cell in run.inputs.cells if cell.system == system]
         run.prepared |= dict.fromkeys(run.inputs.images(cells), error)
+
+
+def _lacks_weights(run: _RunState, cell: Cell) -> bool:
+    return any(isinstance(run.prepared.get(name), MissingWeights) for name in run.inputs.images([cell]))
 
 
 def _prepare(run: _RunState, systems: Mapping[str, System]) -> None:
@@ -369,6 +402,13 @@ def _prepared(run: _RunState, system: System) -> Prepared | ImageError | None:
     if not isinstance(image, Prepared):
         return image
     return replace(image, system=system.for_platform(image.system.platform))
+
+
+def _no_image(error: ImageError | None) -> JobError:
+    """Return the outcome of a job without an image: missing weights are this host's fault, not the system's."""
+    if isinstance(error, MissingWeights):
+        return JobError(Outcome.NOT_APPLICABLE, f"no weights: {error}")
+    return JobError(Outcome.CRASH, f"no image: {error}")
 
 
 def _noisy(run: _RunState, jobs: list[Planned], keys: Collection[str]) -> list[Planned]:
@@ -468,7 +508,7 @@ def _component(run: _RunState, cell: Cell, part: System, replacing: Index | None
     try:
         prepared = run.launcher.prepare(part)
     except ImageError as error:
-        return JobError(Outcome.CRASH, f"no image: {error}")
+        return _no_image(error)
     return _index(run, cell, replace(prepared, system=part), replacing)
 
 
@@ -514,12 +554,6 @@ def _trials(results: Sequence[Result]) -> str:
     spec, trials = results[0].spec, len({result.spec.job for result in results})
     part = f" ({trials} of {spec.jobs} trials)" if trials < spec.jobs else ""
     return _cell_name(spec.cell) + part
-
-
-def _listed(names: Sequence[str]) -> str:
-    """Name the first cells, and count the others."""
-    further = len(names) - _MOST_CELLS
-    return ", ".join(names[:_MOST_CELLS]) + (f" and {further} more cells" if further > 0 else "")
 
 
 def _reason(result: Result, expected: Outcome) -> str:

@@ -45,7 +45,7 @@ def pin_inputs(
         try:
             pinned[system.name] = use.pin(system)
         except ImageError as error:
-            errors[system.name] = ImageError(f"{system.name}: {error}")
+            errors[system.name] = type(error)(f"{system.name}: {error}")
     store.keep_pins(use.lock)
     return replace(inputs, systems={**inputs.systems, **pinned}), errors
 

@@ -6,6 +6,7 @@ Only missing data stops a run.  All else leaves other cells to measure, or is an
 from __future__ import annotations
 
 import logging
+import math
 import shutil
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -14,11 +15,12 @@ from itertools import filterfalse
 
 from harness import datasets
 from harness.datasets import dataset_name
-from harness.errors import EngineError, counted
+from harness.errors import EngineError, FileError, ImageError, MissingWeights, counted, listed
 from harness.jobs import estimates, indexes, inputs
 from harness.jobs.cell_plans import Planner, SuitePlan
 from harness.jobs.inputs import Inputs, RunOptions
 from harness.jobs.plan import component_keys
+from harness.jobs.shipped_runs import shipped_runs
 from harness.jobs.suite import Suite
 from harness.launch.base import Launcher
 from harness.launch.images import assets
@@ -31,6 +33,12 @@ log = logging.getLogger(__name__)
 _GIB = 1 << 30
 # A shorter run needs no line about its time.
 _NOTABLE_S = 60.0
+# A CPU without the shipped machine's instructions (AVX-512, bfloat16) takes some six times as long to encode, and up to
+# twice as long for the rest (docs/reference/benchmarks.md).
+_SLOWER = 4.0
+_MINUTES_FROM_S, _HOURS_FROM_S = 120.0, 7200.0
+# An image, and the downloaded packages that it is made of.
+_OF_AN_IMAGE = 2
 _MOST_NAMES = 3
 
 
@@ -50,41 +58,93 @@ def gather(suite: Suite, options: RunOptions, launcher: Launcher) -> Inputs:
         FileError: a dataset's folder or files do not exist; the log has everything else that is missing.
         UsageError: as :func:`harness.jobs.inputs.gather`.
     """
-    locations = {dataset_name(name): datasets.find(name, options.suite_dir) for name in suite.datasets}
-    missing = {name: error for name, location in locations.items() if (error := datasets.missing_files(location))}
+    missing = _missing_data(suite, options)
     if not missing:
         launcher.check()
     plan = Planner(launcher).plan(suite, options, missing)
+    cannot = _cannot(plan, launcher)
+    images = _missing_images(plan.inputs, [cell for cell, reason in cannot.items() if reason is None], launcher)
     # A run that goes on names its weights itself.
-    shortages = list(examine(plan, options, launcher, weights=bool(missing)))
+    shortages = list(_examine(plan, options, launcher, cannot, images, weights=bool(missing)))
     for shortage in shortages:
         log.info(f"  {shortage.text}")
-    if missing:
-        *others, last = missing.values()
-        for error in others:
-            log.info(f"  {error}")
-        raise last
-    if text := _time(plan, {cell for shortage in shortages for cell in shortage.cells}):
+    _refuse(missing)
+    if text := _time(plan, {cell for shortage in shortages for cell in shortage.cells}, images):
         log.info(f"  {text}")
     return inputs.gather(suite, options) if plan.absent else plan.inputs
 
 
-def examine(plan: SuitePlan, options: RunOptions, launcher: Launcher, *, weights: bool) -> Iterator[Shortage]:
-    """Yield the hardware and disk that the cells to do lack on this host, and the weights if asked for."""
+def gather_elsewhere(suite: Suite, options: RunOptions) -> Inputs:
+    """Gather the inputs of a run on other machines, whose hardware, disk and time its quote has.
+
+    Raises:
+        FileError: a dataset's folder or files do not exist; the log names the others.
+        UsageError: as :func:`harness.jobs.inputs.gather`.
+    """
+    _refuse(_missing_data(suite, options))
+    return inputs.gather(suite, options)
+
+
+def lacking_images(images: Mapping[str, System], options: RunOptions, launcher: Launcher) -> dict[str, ImageError]:
+    """Log which of these images cannot be made here for lack of weights, and whether the disk has room for the others.
+
+    Returns:
+        The errors, by the names of the images.
+    """
+    wanted = {name: system for name, system in images.items() if launcher.find(system) is None}
+    reasons = missing_weights(wanted, launcher)
+    for reason in reasons.values():
+        log.info(f"  {reason}")
+    makeable = [system for name, system in wanted.items() if name not in reasons]
+    for shortage in _room_for(_image_bytes(makeable, launcher), 0, options):
+        log.info(f"  {shortage.text}")
+    return {name: MissingWeights(reason) for name, reason in reasons.items()}
+
+
+def _missing_data(suite: Suite, options: RunOptions) -> dict[str, FileError]:
+    """Return the errors of datasets whose folders or files do not exist, by name."""
+    locations = {dataset_name(name): datasets.find(name, options.suite_dir) for name in suite.datasets}
+    return {name: error for name, location in locations.items() if (error := datasets.missing_files(location))}
+
+
+def _refuse(missing: Mapping[str, FileError]) -> None:
+    """Raise the last error, if there is one; log the others."""
+    *others, last = missing.values() or (None,)
+    for error in others:
+        log.info(f"  {error}")
+    if last is not None:
+        raise last
+
+
+def _cannot(plan: SuitePlan, launcher: Launcher) -> dict[Cell, str | None]:
+    """Return why each cell to do cannot run on this host, or None."""
     cannot = {job.cell: job.cannot for job in plan.jobs if not job.done}
     for cell in plan.absent:
         system, profile = plan.inputs.systems[cell.system], plan.inputs.profiles[cell.profile]
         cannot[cell] = launcher.cannot_run(system) or launcher.cannot(profile)
+    return cannot
+
+
+def _examine(
+    plan: SuitePlan,
+    options: RunOptions,
+    launcher: Launcher,
+    cannot: Mapping[Cell, str | None],
+    images: Mapping[str, tuple[System, dict[Cell, None]]],
+    *,
+    weights: bool,
+) -> Iterator[Shortage]:
+    """Yield the hardware and disk that the cells to do lack on this host, and the weights if asked for."""
     yield from _hardware(cannot)
-    able = [cell for cell, reason in cannot.items() if reason is None]
     indexed = {job.cell for job in plan.jobs if not options.fresh_index and _has_index(job.spec.index_key, options)}
-    yield from _build_hardware(plan.inputs, [cell for cell in able if cell not in indexed], launcher)
-    images = _missing_images(plan.inputs, able, launcher)
+    to_build = [cell for cell, reason in cannot.items() if reason is None and cell not in indexed]
+    yield from _build_hardware(plan.inputs, to_build, launcher)
     if weights:
         systems = {name: system for name, (system, _) in images.items()}
         for name, reason in missing_weights(systems, launcher).items():
             yield Shortage(reason, images[name][1])
-    yield from _disk(plan, [system for system, _ in images.values()], options, launcher)
+    image_bytes = _image_bytes([system for system, _ in images.values()], launcher)
+    yield from _room_for(image_bytes, _index_bytes(plan, options, launcher), options)
 
 
 def _has_index(key: str, options: RunOptions) -> bool:
@@ -136,20 +196,39 @@ def missing_weights(images: Mapping[str, System], launcher: Launcher) -> dict[st
     return assets.lacking(needed, launcher.cache, launcher.models)
 
 
-def _disk(plan: SuitePlan, missing: Iterable[System], options: RunOptions, launcher: Launcher) -> Iterator[Shortage]:
-    """Yield the room that images and indexes may take, where the cache's disk has less."""
+def _image_bytes(missing: Iterable[System], launcher: Launcher) -> int:
+    """Return the room that images and their packages may take; systems of an engine share most of it."""
+    sizes: dict[str, int] = {}
+    for system in missing if launcher.fetches_files else ():
+        shipped = shipped_runs().image_bytes(system.variant_of or system.name)
+        size = _OF_AN_IMAGE * shipped if shipped else estimates.ENGINE_BYTES
+        sizes[system.engine] = max(size, sizes.get(system.engine, 0))
+    return sum(sizes.values())
+
+
+def _index_bytes(plan: SuitePlan, options: RunOptions, launcher: Launcher) -> int:
+    """Return the room that the indexes to build may take: by shipped indexes, else by the corpus."""
     sizes: dict[str, int] = {}
     for job in plan.jobs:
         if job.done or job.cannot or job.cell.system == NULL_SYSTEM:
             continue
-        corpus = plan.inputs.datasets[job.cell.dataset].corpus
+        corpus, builder = plan.inputs.datasets[job.cell.dataset].corpus, plan.inputs.builder(job.cell)
         # An index that joins its components' indexes links to them.
-        components = component_keys(plan.inputs.builder(job.cell), launcher, corpus.sha256).values()
-        for key in components or (job.spec.index_key,):
+        components = component_keys(builder, launcher, corpus.sha256)
+        for name, key in (components or {builder.name: job.spec.index_key}).items():
             if options.fresh_index or not _has_index(key, options):
-                sizes[key] = indexes.expected_bytes(corpus)
-    engines = {system.engine for system in missing} if launcher.fetches_files else set()
-    image_bytes, index_bytes = len(engines) * estimates.ENGINE_BYTES, sum(sizes.values())
+                shipped = shipped_runs().index_bytes(name, job.cell.dataset, corpus.size)
+                sizes[key] = shipped or indexes.expected_bytes(corpus)
+    for cell in plan.absent:
+        system = plan.inputs.systems[cell.system]
+        for part in system.components or (system,):
+            shipped = shipped_runs().index_bytes(part.name, cell.dataset, 0)
+            sizes[f"{part.name} {cell.dataset}"] = shipped or 0
+    return sum(sizes.values())
+
+
+def _room_for(image_bytes: int, index_bytes: int, options: RunOptions) -> Iterator[Shortage]:
+    """Yield the room that images and indexes may take, where the cache's disk has less."""
     place = next(each for each in (options.cache, *options.cache.parents) if each.exists())
     free = shutil.disk_usage(place).free
     if image_bytes + index_bytes > free:
@@ -159,26 +238,44 @@ def _disk(plan: SuitePlan, missing: Iterable[System], options: RunOptions, launc
         yield Shortage(f"disk: {needed}, and {options.cache} has {_room(free)} free; {remedy}")
 
 
-def _time(plan: SuitePlan, without: Collection[Cell]) -> str | None:
-    """Return a line on the time that the jobs and their index builds take, where earlier jobs show more than a minute.
+def _time(
+    plan: SuitePlan, without: Collection[Cell], images: Mapping[str, tuple[System, dict[Cell, None]]]
+) -> str | None:
+    """Return a line on the time of the jobs and their index builds, by earlier jobs, else by shipped results.
 
-    An assumed time is left to ``harness plan``, which marks it: it may be several times too long.
+    There is none for a minute or less, nor where nothing is known: an assumed time may be several times too long, and
+    `harness plan` marks it.
     """
-    cells = [cell for cell in plan.cells if cell.done < cell.jobs and cell.cell not in without]
-    seconds = sum(cell.timing_s + (cell.build_s or 0.0) for cell in cells)
-    if seconds <= _NOTABLE_S or not all(cell.measured for cell in cells):
+    left = [cell for cell in plan.cells if cell.done < cell.jobs and cell.cell not in without]
+    known = [cell for cell in left if cell.measured or cell.shipped]
+    shipped_s = sum(cell.timing_s + (cell.build_s or 0.0) for cell in known if cell.shipped)
+    least_s = shipped_s + sum(cell.timing_s + (cell.build_s or 0.0) for cell in known if cell.measured)
+    most_s = least_s + (_SLOWER - 1) * shipped_s
+    if most_s <= _NOTABLE_S:
         return None
-    jobs = counted(sum(cell.jobs - cell.done for cell in cells), "job")
-    images = {job.cell.system for job in plan.jobs if not (job.done or job.built) and job.cell not in without}
-    further = f"; the images of {counted(len(images), 'system')} are made first" if images else ""
-    return f"time: about {duration(seconds)} for {jobs} and their indexes (by earlier jobs){further}"
+    about = _spread(least_s, most_s) if shipped_s else f"about {duration(least_s)}"
+    basis = f"estimated from the shipped machine, {shipped_runs().machine}" if shipped_s else "by earlier jobs"
+    jobs = counted(sum(cell.jobs - cell.done for cell in known), "job")
+    unknown = list(dict.fromkeys(cell.cell.system for cell in left if not (cell.measured or cell.shipped)))
+    others = f"; not known for {listed(unknown, _MOST_NAMES, 'system')}" if unknown else ""
+    systems = {cell.system for _, cells in images.values() for cell in cells if cell not in without}
+    further = f"; the images of {counted(len(systems), 'system')} are made first" if systems else ""
+    return f"time: {about} for {jobs} and their indexes ({basis}){others}{further}"
+
+
+def _spread(least_s: float, most_s: float) -> str:
+    """Return a range of time in one unit: ``3 to 11 min``."""
+    if most_s < _MINUTES_FROM_S:
+        return f"{least_s:.0f} to {most_s:.0f} s"
+    if most_s < _HOURS_FROM_S:
+        return f"{max(1, round(least_s / 60))} to {math.ceil(most_s / 60)} min"
+    return f"{least_s / 3600:.1f} to {most_s / 3600:.1f} h"
 
 
 def _unmeasured(cells: Collection[Cell]) -> str:
     """Say how many cells of which systems are not measured."""
     systems = list(dict.fromkeys(cell.system for cell in cells))
-    further = len(systems) - _MOST_NAMES
-    names = ", ".join(systems[:_MOST_NAMES]) + (f" and {counted(further, 'more system')}" if further > 0 else "")
+    names = listed(systems, _MOST_NAMES, "system")
     return f"{counted(len(cells), 'cell')} of {names} {'is' if len(cells) == 1 else 'are'} not measured"
 
 

@@ -12,11 +12,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
+from harness import config
 from harness.config import NAME_PATTERN, ConfigModel, read_toml, validate
 from harness.datasets import dataset_name
 from harness.datasets.dataset import Language
 from harness.driver.records import Envelope, Outcome, Scalar, ScenarioParams
-from harness.errors import FileError, UnknownName, UsageError, did_you_mean
+from harness.errors import FileError, UnknownName, UsageError, did_you_mean, nearest_or_known, quoted_name
 from harness.evaluation import measure_names
 from harness.pricing import instances
 from harness.pricing.instances import HardwareProfile
@@ -293,7 +294,9 @@ class Suite(ConfigModel):
         """
         cells = self.cells(only)
         if only is not None and (wrong := unmatched(cells, only)) is not None:
-            raise UsageError(f"--only {wrong!r} matches no cell of the suite {self.name}; see `harness plan`")
+            raise UsageError(
+                f"--only {quoted_name(wrong)} matches no cell of the suite {self.name}; see `harness plan`"
+            )
         return cells
 
     def envelopes(self) -> dict[str, Envelope]:
@@ -334,6 +337,8 @@ def load(path: Path) -> Suite:
     Raises:
         FileError: missing, no TOML, an unknown or wrong key: one line that names file, key and fix.
     """
+    if not path.exists() and (near := did_you_mean(path.stem, config.suite_names())):
+        raise FileError(f"{path}: this file does not exist{near}")
     return parse(read_toml(path), path)
 
 
@@ -467,8 +472,7 @@ def _mistakes(suite: Suite) -> Iterator[str]:
     for key, (named, declared) in names.items():
         for name in named:
             if name not in declared:
-                hint = did_you_mean(name, declared) or f"; known: {', '.join(declared)}"
-                yield f"key '{key}': {name!r} is not in this suite{hint}"
+                yield f"key '{key}': {quoted_name(name)} is not in this suite{nearest_or_known(name, declared)}"
     yield from _wrong_groups(suite)
     restricted = Counter(profile for restriction in suite.restrict for profile in restriction.profiles)
     for profile in (name for name, count in restricted.items() if count > 1):

@@ -22,7 +22,7 @@ from harness import config
 from harness.commands import quoted
 from harness.config import ConfigModel
 from harness.documents import page
-from harness.errors import FileError, UnknownName, UsageError
+from harness.errors import FileError, UnknownName, UsageError, listed
 from harness.pricing import instances
 from harness.pricing.instances import FactsFile, Instance
 from harness.untrusted import one_line
@@ -157,7 +157,7 @@ def snapshot(
     region = files[0].region
     fitting = [file for file in files if as_of is None or file.as_of <= as_of]
     if not fitting:
-        dates = ", ".join(dict.fromkeys(str(file.as_of) for file in files))
+        dates = listed(dict.fromkeys(str(file.as_of) for file in files))
         raise UsageError(f"{region} has no prices from {as_of} or before; choose one of these dates: {dates}")
     for file in reversed(fitting):
         if file.spot == (term == "spot") and (prices := read_snapshots(file, root).get(term)):

@@ -13,7 +13,7 @@ from pathlib import Path
 from pydantic import Field
 
 from harness.config import ConfigModel, read_toml, validate
-from harness.errors import FileError, UsageError
+from harness.errors import FileError, UsageError, listed
 from harness.pricing import instances, prices
 
 FORMULA = (
@@ -91,7 +91,7 @@ def snapshot(as_of: datetime.date | None = None, root: Path | None = None) -> To
     known = read_snapshots(root)
     fitting = [each for each in known if as_of is None or each.as_of <= as_of]
     if known and not fitting:
-        dates = ", ".join(str(each.as_of) for each in known)
+        dates = listed([str(each.as_of) for each in known])
         raise UsageError(f"tokens have no prices from {as_of} or before; choose one of these dates: {dates}")
     return fitting[-1] if fitting else None
 

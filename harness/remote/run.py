@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from harness.driver.records import Outcome, digest
-from harness.errors import HarnessError, ImageError, UsageError
-from harness.jobs import indexes
+from harness.errors import HarnessError, ImageError, MissingWeights, UsageError
+from harness.jobs import indexes, preflight
 from harness.jobs.indexes import Index
-from harness.jobs.inputs import RunOptions, gather
+from harness.jobs.inputs import RunOptions
 from harness.jobs.orchestrator import RunSummary, keep_inputs
 from harness.jobs.pinning import pin_inputs
 from harness.jobs.plan import Planned, order
@@ -100,7 +100,10 @@ def run(request: RemoteRequest, client: ClientContext, backend: Backend) -> RunR
     suite_run = SuiteRun(request, client, backend)
     client.launcher.check()
     if request.how.dry_run:
-        suite_run.quote(suite_run.draft(suite_run.found_images(), suite_run.open_run()))
+        open_run = suite_run.open_run()
+        if open_run is None:
+            suite_run.foresee()
+        suite_run.quote(suite_run.draft(suite_run.found_images(), open_run))
         return None
     with suite_run.store.held():
         return suite_run.run()
@@ -114,9 +117,8 @@ class SuiteRun:
         self.backend, self.work = backend, request.work
         self.shipper = client.shipper(request.work)
         types = self._instance_types()
-        self.inputs = gather(
-            request.suite, replace(request.options, instance_types=types, platforms=backend.market.platforms)
-        )
+        options = replace(request.options, instance_types=types, platforms=backend.market.platforms)
+        self.inputs = preflight.gather_elsewhere(request.suite, options)
         self.store = Store(request.options.results, request.suite.name, request.options.publisher)
         self.complaints: list[str] = []
         self._unpinned: dict[str, ImageError] = {}
@@ -134,6 +136,8 @@ class SuiteRun:
         systems = (cell.system for cell in self.inputs.cells)
         self.inputs, self._unpinned = pin_inputs(self.inputs, self.store, self.client.launcher, systems)
         open_run = self.open_run()
+        if open_run is None:
+            self.foresee()
         # Parts of a run that is open may be launched at once.
         draft = self.draft(self.images() if open_run else self.found_images(), open_run)
         self.quote(draft)
@@ -146,6 +150,23 @@ class SuiteRun:
         if open_run is None:
             draft = self._with_images(draft)
         return self._watch(draft)
+
+    def foresee(self) -> None:
+        """Say what this machine lacks for the images still to be made, and leave out the cells without weights.
+
+        Raises:
+            MissingWeights: no cell is left.
+        """
+        readable = stored_jobs(self.store.folder)
+        jobs = self._plan([job.result for job in readable], readable.taken)
+        todo = dict.fromkeys(job.cell for job in jobs if not job.done)
+        lacking = preflight.lacking_images(self.inputs.images(todo), self.request.options, self.client.launcher)
+        self.complaints += [str(error) for error in lacking.values()]
+        without = {cell for cell in todo if not lacking.keys().isdisjoint(self.inputs.images([cell]))}
+        cells = [cell for cell in self.inputs.cells if cell not in without]
+        if not cells:
+            raise MissingWeights("; ".join(self.complaints))
+        self.inputs = replace(self.inputs, cells=cells)
 
     def open_run(self) -> RemoteRun | None:
         """Return the run that this very command began and did not bring to its end."""

@@ -198,12 +198,6 @@ def at_most(lines: Sequence[str], most: int, rest: str = "--wide") -> Sequence[s
     return (*lines[:kept], f"{len(lines) - kept} more notes: {rest}")
 
 
-def first_of(names: Sequence[str], most: int = 5) -> str:
-    """Return the first names, and the number of the others: ``a, b and 3 more``."""
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return f"{', '.join(names[:most])}{more}"
-
-
 def cut(text: str, longest: int = 60) -> str:
     """Return a text that a cell has room for."""
     return text if len(text) <= longest else f"{text[: longest - 4]} ..."

@@ -13,7 +13,7 @@ from harness.analysis.pareto_front import FrontState
 from harness.analysis.table import Row
 from harness.analysis.verdict import ComparisonVerdict
 from harness.driver.records import Outcome
-from harness.errors import counted
+from harness.errors import counted, listed
 from harness.estimate import Estimate, best_of
 from harness.report.document import (
     MISSING,
@@ -27,7 +27,6 @@ from harness.report.document import (
     at_most,
     cut,
     digits,
-    first_of,
     joined_by_and,
     lines_of_records,
     number,
@@ -111,7 +110,7 @@ def _counted(made: LongDocuments) -> str:
 
 
 def _nothing(made: LongDocuments, escape: Escape) -> str:
-    systems = escape(first_of(made.unnamed)) or "any system"
+    systems = escape(listed(made.unnamed)) or "any system"
     return f"Nothing to compare: no suite of these results names the FirstP of {systems} ([firstp] in its file)."
 
 
@@ -255,7 +254,7 @@ def _notes(made: LongDocuments, escape: Escape) -> Iterator[str]:
         more = f" and {len(others)} more" if others else ""
         yield escape(f"no ratio of {' and '.join(labels)} for {first}{more}: {reason}")
     if made.unnamed and made.groups:
-        yield escape(f"no FirstP named ([firstp] of the suite), so not compared: {first_of(made.unnamed)}")
+        yield escape(f"no FirstP named ([firstp] of the suite), so not compared: {listed(made.unnamed)}")
 
 
 def _sections(made: LongDocuments, escape: Escape) -> Iterator[Section]:

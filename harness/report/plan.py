@@ -25,7 +25,8 @@ class CellPlan:
     """A cell with its jobs and the seconds that are left, and what they cost; ``None``: unknown.
 
     ``build_s`` is the index build, with the first cell that needs it.  ``measured``: none of the time is assumed;
-    ``published``: some of it follows from latencies that a paper prints.  ``envelope`` holds the limits of a job,
+    ``published``: some of it follows from latencies that a paper prints; ``shipped``: some of it was measured on the
+    machine of the results that ship with harness, and none is assumed.  ``envelope`` holds the limits of a job,
     ``memory_bytes`` is the memory that its profile asks for.  ``refused``: why no machine takes it.
     """
 
@@ -39,6 +40,7 @@ class CellPlan:
     timing_usd: float | None = None
     build_usd: float | None = None
     published: bool = False
+    shipped: bool = False
     envelope: Envelope | None = None
     memory_bytes: int | None = None
     machine: ChosenMachine | None = None
@@ -179,9 +181,11 @@ def _total(plans: Sequence[CellPlan], priced: bool) -> str:
 
 def _basis(plans: Sequence[CellPlan]) -> str:
     """Return what times rest on that are not measured here."""
-    printed = sum(plan.published for plan in plans)
-    others = "" if all(plan.published or plan.measured for plan in plans) else ", the others assumed"
-    return "assumed" if not printed else f"{counted(printed, 'cell')} by published latencies{others}"
+    printed, shipped = sum(plan.published for plan in plans), sum(plan.shipped for plan in plans)
+    known = [f"{counted(shipped, 'cell')} by shipped results"] if shipped else []
+    known += [f"{counted(printed, 'cell')} by published latencies"] if printed else []
+    others = [] if all(plan.published or plan.shipped or plan.measured for plan in plans) else ["the others assumed"]
+    return ", ".join([*known, *others]) if known else "assumed"
 
 
 def _machine(plan: CellPlan) -> str:
@@ -261,6 +265,7 @@ _COLUMNS: tuple[tuple[str, Callable[[CellPlan], Value]], ...] = (
     ("usd", lambda plan: plan.usd),
     ("suite", lambda plan: plan.cell.suite),
     ("time_is_published", lambda plan: plan.published),
+    ("time_is_shipped", lambda plan: plan.shipped),
     ("memory_bytes", lambda plan: plan.memory_bytes),
     ("memory_limit_bytes", lambda plan: plan.limit_bytes),
     ("instance_type", lambda plan: None if plan.machine is None else plan.machine.name),

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from harness.analysis.recall import ExactPair, RecallTable
-from harness.errors import counted
+from harness.errors import counted, listed
 from harness.estimate import best_of
 from harness.report.document import (
     MISSING,
@@ -156,9 +156,7 @@ def _notes(found: RecallTable, escape: Escape) -> Iterator[str]:
     pairs = found.pairs
     for pair in pairs:
         if pair.differs:
-            several = pair.differs[:_MOST_DIFFERENCES]
-            more = len(pair.differs) - len(several)
-            text = f"{'; '.join(several)}{f' and {more} more' if more else ''}"
+            text = listed(pair.differs, _MOST_DIFFERENCES, separator="; ")
             yield escape(f"{pair.system}: not the search alone differs: {text}")
     for dataset, exact, count in sorted({(pair.dataset, pair.exact, pair.unranked) for pair in pairs}):
         if count:

@@ -14,10 +14,10 @@ from pathlib import Path
 from harness.analysis import published as published_tables
 from harness.analysis import published_measures
 from harness.commands import quoted
-from harness.errors import FileError, UsageError
+from harness.errors import FileError, UsageError, listed
 from harness.progress import Progress, silent
 from harness.report import study
-from harness.report.document import Escape, ReportDocument, Section, first_of, lines_of
+from harness.report.document import Escape, ReportDocument, Section, lines_of
 from harness.results import integrity, origins, pin_lock, reader, seals, suite_record
 from harness.results.integrity_samples import Mismatch, Runs, below, differences
 
@@ -106,7 +106,7 @@ def _notes(root: Path, suites: Collection[Path], others: Sequence[Path]) -> tupl
     """Say which files were not checked, or only in part."""
     homes = {suite.parent for suite in suites}
     names = [below(root, path) for path in others if not _is_mark(path.absolute(), suites, homes)]
-    return (f"not checked: {first_of(names)}; {quoted('report')} makes a report again",) if names else ()
+    return (f"not checked: {listed(names)}; {quoted('report')} makes a report again",) if names else ()
 
 
 def _is_mark(path: Path, suites: Collection[Path], homes: Collection[Path]) -> bool:

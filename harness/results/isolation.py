@@ -15,6 +15,7 @@ from pydantic import GetCoreSchemaHandler
 from pydantic_core import core_schema
 
 from harness.driver.envelope import LIMITS
+from harness.errors import nearest_or_known
 from harness.untrusted import one_line
 
 NAME = r"[a-z][a-z0-9-]{0,31}"
@@ -139,8 +140,8 @@ def declared(record: Isolation) -> Isolation:
             f"isolation {one_line(record.name, 80)!r} is not a valid name; write lower-case letters, digits and hyphens"
         )
     if unknown := [one_line(str(limit), 80) for limit in record.enforced if limit not in LIMITS]:
-        known = ", ".join(LIMITS)
-        raise ValueError(f"isolation {record.name!r}: {unknown[0]!r} is not a limit; known: {known}")
+        hint = nearest_or_known(unknown[0], LIMITS)
+        raise ValueError(f"isolation {record.name!r}: {unknown[0]!r} is not a limit{hint}")
     return Isolation(
         record.name,
         one_line(record.sentence, _MOST_SENTENCE) or Isolation.sentence,

@@ -267,12 +267,13 @@ def test_unpinned_system_is_one_line_and_the_others_run(harness: Call, bench: Be
     bare = 'description = "bare"\n[[assets]]\nfolder = "m"\nlicence = "MIT"\nhub = "a/m"\nfiles = ["w.bin"]\n'
     (bench.folder / "engines/planted/systems/bare.toml").write_text(bare)
     bench.suite(systems=["bare", "planted"])
-    message = "bare: the hub does not answer for a/m"
+    message = "bare: cannot find w.bin of 'm': the hub does not answer for a/m; no local models folder was given"
     planned = harness("plan", "test-suite.toml", "--launcher", "process")
     assert planned.exit_code == 0 and "- pinned at first use, by harness run: bare" in planned.stdout
     done = harness("run", "test-suite.toml", "--launcher", "process")
     assert done.exit_code == 1
-    assert f"harness: bare tiny cpu1-mem256m ended crash: no image: {message}" in done.stderr
+    assert done.stderr.startswith(f"  {message}"), "it is named before anything is made"
+    assert f"harness: bare tiny cpu1-mem256m ended not_applicable: no weights: {message}" in done.stderr
     assert "harness: planted" not in done.stderr and "2 jobs run" in done.stderr
     assert "to publish a pin: harness pin bare" in " ".join(harness("systems", "bare").stdout.split())
     checked = harness("conformance", "bare", "--launcher", "process")

@@ -128,7 +128,7 @@ def test_descriptions_of_trec_topics_are_queries_if_named(example: Example) -> N
     described = path.with_name(f"{path.name}#description")
     assert [load(each, path.parent).queries[0].text for each in (path, described)] == ["rivers", "Where do rivers go?"]
     (path / "topics.trec").write_text("q1\twhere do rivers go\n")
-    assert load_error(described) == f"{path}: no split 'description'; it has title"
+    assert load_error(described) == f"{path}: unknown split 'description'; known: title"
 
 
 def test_two_files_of_trec_topics_are_refused(example: Example) -> None:
@@ -251,7 +251,7 @@ def test_a_split_is_chosen_by_name(example: Example) -> None:
     (path / "queries.train.tsv").write_text("t1\twhy ice\n")
     (path / "qrels.train.tsv").write_text("t1\t0\td2\t1\n")
     assert load_error(path) == f"{path}: has the splits dev.small, train; name one, e.g. data#dev.small"
-    unknown = "no split 'trian'; it has dev.small, train. Did you mean 'train'?"
+    unknown = "unknown split 'trian'. Did you mean 'train'?"
     assert load_error(path.with_name("data#trian")) == f"{path}: {unknown}"
     dataset = load(path.with_name("data#train"))
     assert (dataset.name, dataset.queries) == ("data-train", (Query("t1", "why ice"),))
@@ -423,7 +423,7 @@ def test_what_systems_and_editors_leave_in_a_folder_is_no_data(example: Example)
         (path / "qrels" / name).write_bytes(b"\0\5\x16\7\0junk")
     (path / "._corpus.jsonl").write_bytes(b"\0")
     assert load(path).qrels == b"q1 0 d1 1\n"
-    with pytest.raises(FileError, match="no split 'dev'; it has test"):
+    with pytest.raises(FileError, match="unknown split 'dev'; known: test"):
         load(path.with_name(f"{path.name}#dev"), path.parent / "cache")
 
 

@@ -139,7 +139,7 @@ def test_differences_are_from_the_nearest_or_the_named_system() -> None:
     assert bad.difference.value == pytest.approx((bad.figure.value or 0) - (good.figure.value or 0))
     turned = frechet.distances(RUNS, FOUND, (1,), replace(FEW, against="bad")).systems["good"][0].difference
     assert bad.difference.low is not None and turned.high == pytest.approx(-bad.difference.low)
-    with pytest.raises(UsageError, match="toy: no system 'none'; there are bad, good"):
+    with pytest.raises(UsageError, match="toy: unknown system 'none'; known: bad, good"):
         frechet.distances(RUNS, FOUND, (1,), replace(FEW, against="none"))
 
 

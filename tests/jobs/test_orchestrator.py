@@ -18,11 +18,12 @@ import pytest
 from harness.analysis import results_folder, rows
 from harness.driver.records import Envelope, Outcome
 from harness.errors import StoreError, UsageError
-from harness.launch.base import Prepared
+from harness.launch.base import LaunchEnd, LaunchRequest, Prepared
 from harness.launch.fake import FakeLauncher
 from harness.launch.images import assets
 from harness.launch.images.systems import System
 from harness.pricing import prices
+from harness.progress import Progress
 from harness.results import suite_record
 from harness.results.isolation import CONTAINER, FAKE
 from harness.results.reader import StoredJob, read_jobs
@@ -416,6 +417,37 @@ def test_missing_weights_are_named_before_anything_is_made_and_others_are_measur
     assert named < next(number for number, line in enumerate(lines) if line.endswith(": image ..."))
     assert {result.spec.cell.system: result.outcome for result, _ in done.jobs} == {
         "planted": Outcome.OK,
-        "other": Outcome.CRASH,
+        "other": Outcome.NOT_APPLICABLE,
     }
+    (lacking,) = [result for result in done.unforeseen if result.spec.cell.system == "other"]
+    assert str(lacking.detail).startswith("no weights: other: cannot find w.bin of 'm': the hub does not answer")
     assert len(launcher.prepared) == 1
+
+
+@pytest.mark.slow
+def test_system_whose_build_was_interrupted_is_built_last(bench: Bench) -> None:
+    for name in ("second", "third", "ready"):
+        bench.plant(name, form=name)
+    names = ["planted", "second", "third", "ready"]
+    bench.run(FakeLauncher(cache=bench.cache), bench.suite(INTERLEAVED.format(2), systems=["ready"]))
+
+    class Stopped(FakeLauncher):
+        """A launcher whose user stops it in the first index build, half-way."""
+
+        def launch(self, job: LaunchRequest, progress: Progress) -> LaunchEnd:
+            if job.spec.kind == "build":
+                (job.index_dir / ".building").mkdir()
+                raise KeyboardInterrupt
+            return super().launch(job, progress)
+
+    path = bench.suite(INTERLEAVED.format(1), systems=names)
+    stopped = Stopped(cache=bench.cache)
+    with pytest.raises(KeyboardInterrupt):
+        bench.run(stopped, path)
+    assert [job.spec.system for job in stopped.launched] == ["ready"], "it waits for no index of another system"
+    launcher = FakeLauncher(cache=bench.cache)
+    done = bench.run(launcher, path)
+    ran = [(job.spec.kind, job.spec.system) for job in launcher.launched]
+    early = [*[("build", "second"), ("search", "second")], *[("build", "third"), ("search", "third")]]
+    assert ran[: len(early) + 1] == [*early, ("build", "planted")]
+    assert done.unforeseen == [] and len(done.keys) == 12

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from harness import config
 from harness.driver.records import Envelope
-from harness.errors import EngineError, FileError
+from harness.errors import EngineError, FileError, MissingWeights
 from harness.jobs import preflight, suite
 from harness.jobs.inputs import Inputs, RunOptions
-from harness.launch.base import Launcher
+from harness.jobs.shipped_runs import shipped_runs
+from harness.launch.base import Launcher, Prepared
 from harness.launch.fake import FakeLauncher
+from harness.launch.images.systems import System
 from harness.launch.process import ProcessLauncher
 from tests.conftest import Bench, protocol
 
@@ -156,3 +160,77 @@ def test_room_for_indexes_and_images_is_compared_with_the_free_disk(
     lines.clear()
     gathered(bench, path, ProcessLauncher(bench.folder / "new"))
     assert not [line for line in lines.messages if "disk" in line]
+
+
+def quickstart(bench: Bench, launcher: Launcher, **changes: str) -> Inputs:
+    """Gather the inputs of the demo, in a folder where nothing was measured."""
+    text = (config.data_root() / "suites" / "quickstart.toml").read_text(encoding="utf-8")
+    for old, new in changes.items():
+        text = text.replace(f'"{old}"', f'"{new}"')
+    path = bench.folder / "quickstart.toml"
+    path.write_text(text, encoding="utf-8")
+    return gathered(bench, path, launcher)
+
+
+@pytest.mark.slow
+def test_time_of_a_first_run_is_a_range_by_the_shipped_results(bench: Bench, lines: pytest.LogCaptureFixture) -> None:
+    quickstart(bench, FakeLauncher())
+    machine = shipped_runs().machine
+    (line,) = lines.messages
+    found = re.fullmatch(r"  time: (\d+) to (\d+) min for 17 jobs and their indexes \((.*)\)", line)
+    assert found, line
+    assert found[3] == f"estimated from the shipped machine, {machine}"
+    least, most = int(found[1]), int(found[2])
+    assert 0 < least < most <= 4 * (least + 1)
+
+
+@pytest.mark.slow
+def test_time_of_a_first_run_leaves_out_systems_that_no_result_has(
+    bench: Bench, lines: pytest.LogCaptureFixture
+) -> None:
+    quickstart(bench, FakeLauncher(), tantivy="planted")
+    (line,) = lines.messages
+    assert " for 14 jobs and their indexes (" in line and line.endswith("; not known for planted"), line
+
+
+@pytest.mark.slow
+def test_room_is_that_of_shipped_images_and_indexes(
+    bench: Bench, lines: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1 << 20))
+    quickstart(bench, ProcessLauncher(bench.folder / "new"))
+    (line,) = [line for line in lines.messages if "disk: " in line]
+    found = re.search(
+        r"may need (\d+\.\d) GiB \((\d+\.\d) GiB for images, (\d+) MiB for indexes\), and .* has 1 MiB", line
+    )
+    assert found, line
+    runs = shipped_runs()
+    engines = ("tantivy", "bm25", "minilm", "hybrid-minilm", "null")
+    assert float(found[2]) == pytest.approx(2 * sum(runs.image_bytes(name) or 0 for name in engines) / 2**30, abs=0.06)
+    parts = ("tantivy", "bm25", "minilm")
+    assert int(found[3]) == -(-sum(runs.index_bytes(name, "scifact", 5183) or 0 for name in parts) // 2**20)
+
+
+class Unfetched(FakeLauncher):
+    """A launcher that fetches files and has no image yet."""
+
+    fetches_files = True
+
+    def find(self, system: System) -> Prepared | None:
+        return None
+
+
+def test_runs_elsewhere_name_all_missing_data_and_the_weights_of_images(
+    bench: Bench, lines: pytest.LogCaptureFixture
+) -> None:
+    path = bench.suite(datasets=["./gone", "./lost"])
+    options = RunOptions(bench.results, bench.cache, path.parent)
+    with pytest.raises(FileError, match="lost: this folder does not exist"):
+        preflight.gather_elsewhere(suite.load(path), options)
+    assert [line.partition(";")[0] for line in lines.messages] == [f"  {bench.folder}/gone: this folder does not exist"]
+    lines.clear()
+    with_weights(bench, "bare")
+    made = preflight.gather_elsewhere(suite.load(bench.suite(systems=["bare", "planted"])), options)
+    lacking = preflight.lacking_images(made.images(made.cells), options, Unfetched(cache=bench.cache))
+    assert list(lacking) == ["bare"] and isinstance(lacking["bare"], MissingWeights)
+    assert lines.messages == [f"  {lacking['bare']}"]

@@ -259,3 +259,33 @@ def test_finished_run_leaves_only_its_inputs(tmp_path: Path) -> None:
     backend.tidy()
     backend.tidy()  # again after an error
     assert [stored.name for stored in work.list()] == ["inputs/bundles/b.tar.gz"]
+
+
+BARE = """description = "bare"
+[[assets]]
+folder = "m"
+licence = "MIT"
+hub = "a/m"
+revision = "{}"
+[assets.sha256]
+"w.bin" = "{}"
+"""
+
+
+@pytest.mark.slow
+def test_missing_data_and_weights_are_named_before_parts_are_shown(site: Site, harness_here: Call) -> None:
+    command = ("run", "test-suite.toml", "--launcher", "process", "--work", str(site.shared), "--dry-run")
+    site.bench.suite(datasets=["./gone", "./lost"])
+    done = harness_here(*command)
+    assert done.exit_code == 2
+    for name in ("gone", "lost"):
+        assert f"{site.bench.folder}/{name}: this folder does not exist" in done.stderr
+    (site.bench.folder / "engines/planted/systems/bare.toml").write_text(BARE.format("a" * 40, "0" * 64))
+    site.bench.suite(systems=["planted", "bare"], profiles=["cpu1-mem1", "cpu1-mem256m"])
+    done = harness_here(*command)
+    named = "bare: cannot find w.bin of 'm': the hub does not answer for a/m"
+    assert done.exit_code == 0 and named in done.stderr, done.output
+    assert "2 parts with 2 jobs and 1 index builds" in done.stderr, done.stderr
+    site.bench.suite(systems=["bare"])
+    done = harness_here(*command)
+    assert done.exit_code == 1 and done.stderr.splitlines()[-1].startswith(f"harness: {named}"), done.output

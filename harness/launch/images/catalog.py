@@ -9,10 +9,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from harness.commands import quoted
 from harness.config import NAME_PATTERN, data_root, read_toml, validate
 from harness.containment import inside
 from harness.driver.records import Scalar
-from harness.errors import FileError, UnknownName, did_you_mean
+from harness.errors import FileError, UnknownName, listed, nearest_or_known
 from harness.filesystem import without_litter
 from harness.launch.images.systems import PARAMETERS, EngineFile, System, SystemFile
 from harness.untrusted import ForeignText
@@ -116,7 +117,7 @@ def _engine_dir(path: Path) -> Path:
     for folder in (own, images_dir() / own.name):
         if inside(folder, "engine.toml").is_file():
             return folder
-    shipped = ", ".join(sorted(file.parent.name for file in images_dir().glob("*/engine.toml")))
+    shipped = listed(sorted(file.parent.name for file in images_dir().glob("*/engine.toml")))
     lacks = f"{own} has no engine.toml, and no shipped engine is called {own.name!r} ({shipped})"
     raise FileError(f"{path}: {lacks}; add one, or rename the folder")
 
@@ -157,21 +158,21 @@ def _components(
     components = []
     for name in declared.components:
         if name not in known:
-            raise ValueError(f"key 'components': unknown system {name!r}{did_you_mean(name, set(known))}")
+            raise ValueError(f"key 'components': unknown system {name!r}{nearest_or_known(name, known)}")
         if name in composite:
             raise ValueError(f"key 'components': {name!r} has components itself; name those")
         changed: dict[str, dict[str, Scalar]] = {"with_gpus": known[name].with_gpus}
         for kind in PARAMETERS:
             own, changes = getattr(known[name], kind), _of_component(name, getattr(declared, kind))
             if unknown := next((key for key in changes if key not in own), None):
-                hint = did_you_mean(unknown, set(own))
+                hint = nearest_or_known(unknown, own)
                 raise ValueError(f"key '{kind}': {name!r} has no parameter {unknown!r} there{hint}")
             changed[kind] = {**own, **changes}
             changed["with_gpus"] = {key: value for key, value in changed["with_gpus"].items() if key not in changes}
         changed["with_gpus"] |= _of_component(name, declared.with_gpus)
         components.append(known[name].model_copy(update=changed))
     if joining.two_stages and not components[1].scores:
-        able = ", ".join(sorted(each.name for each in known.values() if each.scores)) or "none"
+        able = listed(sorted(each.name for each in known.values() if each.scores)) or "none"
         raise ValueError(f"key 'components': {components[1].name!r} scores no given documents; rerankers are: {able}")
     if clash := _clash(*components):
         raise ValueError(f"key 'components': {clash}")
@@ -243,7 +244,7 @@ def named(names: Iterable[str], *folders: Path) -> dict[str, System]:
         if name not in known:
             unset = not folders and not os.environ.get("HARNESS_IMAGES")
             own = "Systems of your own are found once HARNESS_IMAGES names their folder" if unset else ""
-            raise UnknownName("system", name, known, besides=own)
+            raise UnknownName("system", name, known, f"{quoted('systems')} lists all", besides=own)
     return {name: known[name] for name in names}
 
 

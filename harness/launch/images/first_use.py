@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.errors import FileError, ImageError, UsageError, counted
+from harness.errors import FileError, ImageError, MissingWeights, UsageError, counted
 from harness.launch.images.systems import Asset, System
 from harness.results.pin_lock import LockedFiles, PinLock
 
@@ -74,19 +74,20 @@ class FirstUse:
             found = self._from_hub(asset)
             return found, f"{found.hub} at {str(found.revision)[:_SHORT]}, by the hub's checksums"
         except _REFUSALS as refused:
+            kind = MissingWeights if isinstance(refused, MissingWeights) else ImageError
             if self.models is None:
-                raise ImageError(str(refused)) from refused
+                raise kind(str(refused)) from refused
             try:
                 return pins.from_folder(asset, self.models), f"the folder {self.models} (the hub was not compared)"
             except _REFUSALS as error:
                 reason = str(refused).partition("; ")[0]
-                raise ImageError(f"{reason}, and {error}") from error
+                raise kind(f"{reason}, and {error}") from error
 
     def _from_hub(self, asset: Asset) -> Asset:
         from harness.launch.images import pins
 
         if asset.hub and self._silent:  # do not wait for it once more
-            raise ImageError(f"the hub does not answer for {asset.hub} either; {self._silent.remedy}")
+            raise MissingWeights(f"the hub does not answer for {asset.hub} either; {self._silent.remedy}")
         try:
             return pins.from_hub(asset, newest=False)
         except pins.HubSilent as error:

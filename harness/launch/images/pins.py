@@ -15,7 +15,7 @@ from tomlkit.items import AoT, Item, KeyType, SingleKey, Table
 
 from harness import filesystem
 from harness.containment import inside
-from harness.errors import FileError, ImageError, UsageError
+from harness.errors import FileError, ImageError, MissingWeights, UsageError
 from harness.launch.images.assets import model_file
 from harness.launch.images.catalog import own_images_dir
 from harness.launch.images.systems import Asset, System
@@ -27,7 +27,7 @@ _HUB_TIMEOUT_S = 15.0
 _REMEDY = "give the files with --models DIR"
 
 
-class HubSilent(ImageError):
+class HubSilent(MissingWeights):
     """Error of a hub that does not answer; ``remedy`` says what to do."""
 
     remedy = f"connect to it, or {_REMEDY}"

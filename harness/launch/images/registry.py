@@ -11,7 +11,7 @@ import hashlib
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
@@ -30,6 +30,7 @@ MAX_PAGE_BYTES = 32 << 20
 _MAX_FILE_BYTES = 32 << 30
 # To connect, and between two pieces of an answer.
 _TIMEOUT_S = (15.0, 60.0)
+_LOOK_TIMEOUT_S = (5.0, 5.0)
 _RETRIES = 3
 _PIECE_BYTES = 1 << 20
 
@@ -58,18 +59,74 @@ def download(name: str, version: str, sha256: str, target: Path) -> str | None:
         ``None``, or the reason why there is no such file here.
     """
     settings = _settings()
+    if path := _in_folders(settings, name, version, sha256):
+        target.write_bytes(path.read_bytes())
+        return None
+
+    def take(session: requests.Session, url: str | None) -> str | None:
+        actual = _fetch(session, url, target) if url else None
+        if actual == sha256:
+            return None
+        target.unlink(missing_ok=True)
+        return f"sent a file with sha256 {actual}, not {sha256}" if actual else _no_file(name, version, sha256)
+
+    failure = _ask(settings, lambda session, index: take(session, _url_of(session, index, name, version, sha256)))
+    if failure:
+        target.unlink(missing_ok=True)
+    return failure
+
+
+def missing(name: str, version: str, sha256: str) -> str | None:
+    """Return why no index or folder that pip is configured with lists the file of a distribution; None if one does.
+
+    Nothing is downloaded, and a silent index is asked once, for seconds.
+
+    Args:
+        name: of the project.
+        version: the file's name holds it.
+        sha256: of the file.
+    """
+    settings = _settings()
+    if _in_folders(settings, name, version, sha256):
+        return None
+
+    def look(session: requests.Session, index: str) -> str | None:
+        url = _url_of(session, index, name, version, sha256, timeout_s=_LOOK_TIMEOUT_S)
+        return None if url else _no_file(name, version, sha256)
+
+    return _ask(settings, look, retries=0)
+
+
+def _no_file(name: str, version: str, sha256: str) -> str:
+    return f"has no file of {name} {version} with sha256 {sha256}"
+
+
+def _in_folders(settings: _Settings, name: str, version: str, sha256: str) -> Path | None:
+    """Return the file of a distribution in the folders that pip is configured with, if it is there."""
     for folder in settings.folders:
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
             if _names(path.name, name, version) and path.is_file() and filesystem.sha256(path) == sha256:
-                target.write_bytes(path.read_bytes())
-                return None
+                return path
+    return None
+
+
+def _ask(
+    settings: _Settings, question: Callable[[requests.Session, str], str | None], *, retries: int = _RETRIES
+) -> str | None:
+    """Ask each index in turn, until one has no fault; return the faults of all, or None.
+
+    Args:
+        settings: name the indexes.
+        question: takes a session and an index; returns the index's fault, or None.
+        retries: of a request that fails.
+    """
     import requests
     from requests.adapters import HTTPAdapter
 
     reasons: list[str] = []
     with requests.Session() as session:
         for scheme in ("http://", "https://"):
-            session.mount(scheme, HTTPAdapter(max_retries=_RETRIES))
+            session.mount(scheme, HTTPAdapter(max_retries=retries))
         session.headers["Accept-Encoding"] = "identity"
         if settings.proxy:
             session.proxies = {"http": settings.proxy, "https": settings.proxy}
@@ -77,29 +134,30 @@ def download(name: str, version: str, sha256: str, target: Path) -> str | None:
             host = urlsplit(index).hostname or index
             session.verify = settings.certificates if host not in settings.trusted else False
             try:
-                url = _url_of(session, index, name, version, sha256)
-                actual = _fetch(session, url, target) if url else None
+                fault = question(session, index)
             except (requests.RequestException, ValueError) as error:
                 reason = str(error) if isinstance(error, requests.RequestException) else reason_of(error)
                 reason = re.sub("//[^/@ ]*@", "//", reason)  # the user's password for the index
                 reasons.append(f"{host} does not answer as an index does: {one_line(reason, 200)}")
             else:
-                if actual == sha256:
+                if fault is None:
                     return None
-                fault = (
-                    f"sent a file with sha256 {actual}, not"
-                    if actual
-                    else f"has no file of {name} {version} with sha256"
-                )
-                reasons.append(f"{host} {fault} {sha256}")
-            target.unlink(missing_ok=True)
+                reasons.append(f"{host} {fault}")
     return "; ".join(reasons) or "pip is configured without a package index"
 
 
-def _url_of(session: requests.Session, index: str, name: str, version: str, sha256: str) -> str | None:
+def _url_of(
+    session: requests.Session,
+    index: str,
+    name: str,
+    version: str,
+    sha256: str,
+    *,
+    timeout_s: tuple[float, float] = _TIMEOUT_S,
+) -> str | None:
     """Return the address of the file that the index's page lists with this SHA-256."""
     page = f"{index.rstrip('/')}/{re.sub('[-_.]+', '-', name).lower()}/"
-    with session.get(page, headers={"Accept": _ACCEPT}, timeout=_TIMEOUT_S, stream=True) as answer:
+    with session.get(page, headers={"Accept": _ACCEPT}, timeout=timeout_s, stream=True) as answer:
         if answer.status_code == 404:
             return None
         answer.raise_for_status()

@@ -11,7 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from harness.config import NAME_PATTERN, ConfigModel
 from harness.containment import inside, is_plain_name
 from harness.driver.records import Scalar, digest
-from harness.errors import UsageError, did_you_mean
+from harness.errors import UsageError, nearest_or_known
 from harness.launch.images import locks
 from harness.launch.images.platforms import AMD64, debian, with_platform
 from harness.results.pin_lock import HUB_PATTERN, REVISION_PATTERN, Sha256
@@ -351,7 +351,7 @@ class System(SystemSettings, EngineSettings):
         """
         for key in params:
             if key not in self.params:
-                hint = did_you_mean(key, self.params) or f"; it has {', '.join(self.params) or 'none'}"
+                hint = nearest_or_known(key, self.params, label="it has")
                 raise UsageError(f"[sweep.{self.name}]: {self.name} has no parameter {key!r}{hint}")
         changed: dict[str, object] = {}
         for kind in PARAMETERS:

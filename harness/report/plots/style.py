@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from harness import extras, filesystem
+from harness import errors, extras, filesystem
 from harness.driver.records import digest
 from harness.estimate import Estimate
 from harness.untrusted import one_line
@@ -239,8 +239,7 @@ def short_names(names: Iterable[str]) -> dict[str, str]:
 
 def listed(label: str, items: Sequence[str]) -> list[str]:
     """Return a sentence with the first of some items and the number of the others; none without items."""
-    more = f" and {len(items) - _LISTED} more" if len(items) > _LISTED else ""
-    return [f"{label}: {'; '.join(items[:_LISTED])}{more}."] if items else []
+    return [f"{label}: {errors.listed(items, _LISTED, separator='; ')}."] if items else []
 
 
 @functools.cache

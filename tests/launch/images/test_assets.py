@@ -355,23 +355,36 @@ def test_weights_that_cannot_be_had_are_foreseen_with_one_question_to_the_hub(
         asked.append(arguments[0])
         return "no answer"
 
+    listed: list[str] = []
+
+    def missing(project: str, _version: str, _sha256: str) -> str | None:
+        listed.append(project)
+        return None if project == "toy" else "the index does not answer"
+
     monkeypatch.setattr(assets, "_quiet_python", silent)
+    monkeypatch.setattr(registry, "missing", missing)
     hub = {"hub": "someone/model", "revision": "a" * 40}
     systems = {
         "first": _needing("first", **hub),
         "second": _needing("second", **hub),
         "local": _needing("local", **hub),
-        "packed": _needing("packed", package="toy==1", package_sha256="b" * 64),
+        "packed": _needing("packed", **hub, package="toy==1", package_sha256="b" * 64),
+        "packed-too": _needing("packed-too", **hub, package="toy==1", package_sha256="b" * 64),
+        "gone": _needing("gone", **hub, package="other==1", package_sha256="b" * 64),
     }
     write(tmp_path / "models" / "local")
     found = assets.lacking(systems, tmp_path / "cache", tmp_path / "models")
     assert found == {
         name: f"{name}: cannot find config.json, weights.bin of {name!r}: the hub does not answer for someone/model;"
-        f" not in the local folder {tmp_path / 'models' / name}; connect to the network, or put the files into a local"
-        f" models folder under {name}/"
-        for name in ("first", "second")
+        f" not in the local folder {tmp_path / 'models' / name}; {index}connect to the network, or name a"
+        f" folder with --models DIR that has the files under {name}/"
+        for name, index in (
+            ("first", ""),
+            ("second", ""),
+            ("gone", "cannot download other==1: the index does not answer; "),
+        )
     }
-    assert asked == ["someone/model"]
+    assert asked == ["someone/model"] and listed == ["toy", "other"], "each is asked once"
     (tmp_path / "cache" / "files").mkdir(parents=True)
     for data in FILES.values():
         (tmp_path / "cache" / "files" / sha256(data)).write_bytes(data)
@@ -382,6 +395,19 @@ def test_nothing_is_foreseen_where_the_hub_answers(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(assets, "_quiet_python", lambda *_: None)
     system = _needing("first", hub="someone/model", revision="a" * 40)
     assert assets.lacking({"first": system}, tmp_path / "cache", None) == {}
+
+
+def test_files_without_checksums_are_lacking_unless_a_folder_has_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(assets, "_quiet_python", lambda *_: "no network")
+    bare = Asset.model_validate({"folder": "m", "licence": "MIT", "hub": "a/m", "files": ["w.bin"]})
+    systems = {"bare": job_fixtures.system("bare").model_copy(update={"assets": (bare,)})}
+    found = assets.lacking(systems, tmp_path / "cache", tmp_path / "models")
+    assert found["bare"].startswith("bare: cannot find w.bin of 'm': the hub does not answer for a/m")
+    (tmp_path / "models" / "m").mkdir(parents=True)
+    (tmp_path / "models" / "m" / "w.bin").touch()
+    assert assets.lacking(systems, tmp_path / "cache", tmp_path / "models") == {}
 
 
 def test_hub_that_lacks_one_model_may_have_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

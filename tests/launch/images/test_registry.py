@@ -47,6 +47,20 @@ def test_file_with_the_checksum_is_downloaded(index: PackageIndex, tmp_path: Pat
     assert index.requests == ["/simple/a-toy/", "/files/a-toy/a_toy-1.0-py3-none-any.whl"]
 
 
+def test_file_of_an_index_is_looked_up_without_a_download(index: PackageIndex, tmp_path: Path) -> None:
+    assert registry.missing("A.Toy", "1.0", checksum(WHEEL)) is None
+    assert index.requests == ["/simple/a-toy/"], "nothing is downloaded"
+    assert registry.missing("A.Toy", "1.0", "0" * 64) == f"127.0.0.1 has no file of A.Toy 1.0 with sha256 {'0' * 64}"
+    index.status = 500
+    assert str(registry.missing("A.Toy", "1.0", checksum(WHEEL))).startswith(
+        "127.0.0.1 does not answer as an index does"
+    )
+    (tmp_path / "A.Toy-1.0-py3-none-any.whl").write_bytes(WHEEL)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PIP_FIND_LINKS", str(tmp_path))
+        assert registry.missing("A.Toy", "1.0", checksum(WHEEL)) is None
+
+
 @pytest.mark.slow
 def test_no_code_of_an_sdist_runs(index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     evil = f"open({str(tmp_path / 'ran')!r}, 'w')\nfrom setuptools import setup\nsetup(name='a-toy', version='1.0')\n"
