@@ -273,10 +273,10 @@ def _spread(least_s: float, most_s: float) -> str:
 
 
 def _unmeasured(cells: Collection[Cell]) -> str:
-    """Say how many cells of which systems are not measured."""
-    systems = list(dict.fromkeys(cell.system for cell in cells))
-    names = listed(systems, _MOST_NAMES, "system")
-    return f"{counted(len(cells), 'cell')} of {names} {'is' if len(cells) == 1 else 'are'} not measured"
+    """Say how many cells of which systems are not measured; harness adds the null system by itself."""
+    chosen = [cell for cell in cells if cell.system != NULL_SYSTEM] or list(cells)
+    names = listed(dict.fromkeys(cell.system for cell in chosen), _MOST_NAMES, "system")
+    return f"{counted(len(chosen), 'cell')} of {names} {'is' if len(chosen) == 1 else 'are'} not measured"
 
 
 def _room(size: int) -> str:
