@@ -379,7 +379,7 @@ def demo(context: click.Context, /, **options: Any) -> None:
 
     Runs the shipped suite `quickstart`; images and the corpus are prepared once.  Needs Linux, two CPUs, 4 GiB of
     memory, 5 GB of disk and a Docker engine (`harness doctor` checks it).  The first row comes after a minute, all
-    after five to ten minutes; a second run takes seconds.
+    after four to eleven minutes; a second run takes seconds.
 
     Without Docker: `harness demo --launcher process`, which needs Python 3.11 to 3.13 and 3 GB of disk.  It limits no
     memory, so it leaves out the row of the machine that is too small.

@@ -74,8 +74,9 @@ def main(names: list[str]) -> int:
     if shutil.which("tmux") is None:
         sys.exit("the screens are read from tmux: install it, then run this again")
     large = False
-    with tempfile.TemporaryDirectory(prefix="search-") as place:
-        folder = Path(place)
+    folder = Path(tempfile.gettempdir()) / "search"  # messages name it
+    folder.mkdir()
+    try:
         write_my_data(folder / "my-data")
         (folder / "my-suite.toml").write_text(SUITE, encoding="utf-8")
         for scene in SCENES:
@@ -86,6 +87,8 @@ def main(names: list[str]) -> int:
                 path.write_text(as_svg(screen, scene.command, f"screen-{name}"), encoding="utf-8")
                 large |= path.stat().st_size > MOST_BYTES
                 print(f"{path.name}: {path.stat().st_size / 1e3:.0f} kB")
+    finally:
+        shutil.rmtree(folder)
     return 1 if large else 0
 
 

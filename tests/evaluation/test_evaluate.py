@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.errors import UsageError
+from harness.errors import UsageError, quoted_name
 from harness.evaluation import evaluate, measure_names, trec
 
 MEASURES = measure_names.parse(measure_names.DEFAULT)
@@ -275,7 +275,7 @@ def test_measure_beyond_its_providers_is_refused(why: str, names: tuple[str, ...
         with pytest.raises(UsageError) as caught:
             measure_names.parse([name])
         message = str(caught.value)
-        assert message.startswith(f"unknown measure {name!r}: ") and why in message
+        assert message.startswith(f"unknown measure {quoted_name(name)}: ") and why in message
         assert "object at" not in message and "\n" not in message
 
 

@@ -54,6 +54,8 @@ OWN = {
     "remote/shipment": "archives, which `archives` covers, and what this machine has written",
     "aws/ec2/account": "policies that AWS returns",
     "aws/templates/__init__": "shipped files",
+    "aws/prices/addition": "facts, prices and checksums that this user has fetched or written",
+    "aws/prices/download": "AWS's price list; tests/aws/prices damages what a server answers",
     "aws/objects": "files that go to S3, unread",
     "cli/__init__": "harness' own code",
     "jobs/command_suite": "this user's own suite",

@@ -133,7 +133,7 @@ def test_plan_finds_the_jobs_done_and_readers_need_no_launcher(
         ("Odd = 3", "(odd:Odd) is not a subclass of harness.launch.base.Launcher; correct its entry point"),
         (_CODE.format("'container'"), "isolation 'container' is harness's own; choose another name"),
         (_CODE.format("'Odd one'"), "isolation 'Odd one' is not a valid name"),
-        (_CODE.format("'odd', enforced=('speed',)"), "isolation 'odd': 'speed' is not a limit; known: cpus"),
+        (_CODE.format("'odd', enforced=('speed',)"), "isolation 'odd': 'speed' is not a limit; known: cpu"),
         (_CODE.format("'odd'").replace("Isolation('odd')", "PROCESS"), "takes harness's isolation 'process'"),
     ],
 )
