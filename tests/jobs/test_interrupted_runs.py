@@ -19,6 +19,7 @@ from harness.results.reader import read_jobs
 from harness.results.schema import Result
 from tests.conftest import Bench, protocol
 from tests.support import model_hub
+from tests.support.chance import drawn
 from tests.support.command_line import call
 from tests.support.model_hub import Hub
 
@@ -177,7 +178,7 @@ def gated(bench: Bench) -> Iterator[Gated]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("phase", ["fetching", "image", "build", "trial"])
+@pytest.mark.parametrize("phase", drawn("interrupted phase", ["fetching", "image", "build", "trial"], 2))
 def test_ctrl_c_keeps_what_is_finished_and_the_next_run_goes_on(gated: Gated, phase: str) -> None:
     (gated.gates / phase).touch()
     child = gated.start("-c", PATIENT, launcher="process")
