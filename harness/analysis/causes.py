@@ -49,8 +49,8 @@ class CauseText:
 _STOP_OTHERS = "stop other work on this machine, then"
 # A row does not know how many judged queries its dataset has, so this holds whether it has more or not.
 MORE_QUERIES = (
-    "raise protocol.sample_size; if too few queries are judged, judge more, time others too (protocol.unjudged), or"
-    " take another dataset"
+    "raise protocol.sample_size if the dataset judges more queries; else judge more, time others too"
+    " (protocol.unjudged), or take another dataset"
 )
 MORE_PROCESSES = f"set protocol.trials to {MIN_PROCESSES} or more, with protocol.name = interleaved"
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from harness.datasets import beir, dureader, msmarco, native, trec, xor_tydi
 from harness.datasets.source import DatasetSource, Format, find_files
+from harness.documents import page
 from harness.errors import FileError, did_you_mean, listed, nearest_or_known, quoted_name
 
 FORMATS = (native.FORMAT, beir.FORMAT, trec.FORMAT, msmarco.FORMAT, xor_tydi.FORMAT, dureader.FORMAT)
@@ -62,10 +63,10 @@ def _recognise(folder: Path) -> Format:
     present = {format.name: len(format.files) - len(missing[format.name]) for format in FORMATS}
     most = max(present.values())
     if not most:
-        formats = "; ".join(
-            f"{format.name}: {', '.join(' or '.join(names) for names in format.files)}" for format in FORMATS
-        )
-        raise FileError(f"{folder}: not a known dataset format; looked for {formats} (each may be .gz or .zst)")
+        what = "has no file of a known format" if any(folder.iterdir()) else "is empty"
+        beir_files = "corpus.jsonl, queries.jsonl and qrels/test.tsv as BEIR has them"
+        others = f"the files of another format ({page('docs/guides/datasets.md')} lists them)"
+        raise FileError(f"{folder}: this folder {what}; add {beir_files}, or {others}")
     near = [name for name, count in present.items() if count == most]
     lacking = ", or ".join(f"{' and '.join(missing[name])} ({name})" for name in near)
     raise FileError(f"{folder}: lacks {lacking}; add corpus, queries and qrels (each may be .gz or .zst)")

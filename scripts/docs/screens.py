@@ -32,7 +32,6 @@ from harness.config import data_root
 PICTURES = Path(__file__).resolve().parents[2] / "docs" / "assets"
 MOST_BYTES = 60_000
 WIDTH, HEIGHT = 100, 30
-_SOCKET = "harness-screens"
 _MOST_S = 1800
 _SVG = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
 
@@ -51,7 +50,7 @@ class Scene:
         return (*self.during.values(), self.end)
 
 
-# A suite that cannot work on the machine: it lacks a folder, CPUs and memory.
+# A suite that cannot work on the machine: it lacks a folder and CPUs.
 SUITE = """
 systems = ["bm25", "minilm"]
 datasets = ["./my-data", "./their-data"]
@@ -120,14 +119,14 @@ def screens(scene: Scene, folder: Path) -> Iterator[tuple[str, str]]:
             if ended.exists():
                 print(f"{scene.command} ended before {second} s, so there is no {name}", file=sys.stderr)
             else:
-                yield name, _tmux("capture-pane", "-p", "-e", "-t", "screen")
+                yield name, _tmux(scene, "capture-pane", "-p", "-e", "-t", "screen")
         while not ended.exists():
             if time.monotonic() - started > _MOST_S:
                 sys.exit(f"{scene.command} took more than {_MOST_S} s")
             time.sleep(0.2)
         if scene.end:
             time.sleep(0.5)
-            yield scene.end, _tmux("capture-pane", "-p", "-e", "-t", "screen")
+            yield scene.end, _tmux(scene, "capture-pane", "-p", "-e", "-t", "screen")
 
 
 @contextmanager
@@ -146,15 +145,16 @@ def _terminal(scene: Scene, folder: Path) -> Iterator[Path]:
         ]
     )
     size = ("-x", str(WIDTH), "-y", str(HEIGHT))
-    _tmux("new-session", "-d", "-s", "screen", *size, "-c", str(folder), "bash", "-c", script)
+    _tmux(scene, "new-session", "-d", "-s", "screen", *size, "-c", str(folder), "bash", "-c", script)
     try:
         yield ended
     finally:
-        _tmux("kill-server")
+        _tmux(scene, "kill-server")
 
 
-def _tmux(*words: str) -> str:
-    command = ["tmux", "-L", _SOCKET, "-f", "/dev/null", *words]
+def _tmux(scene: Scene, *words: str) -> str:
+    # A server of its own for each: one that is being killed still answers.
+    command = ["tmux", "-L", f"harness-{scene.end}", "-f", "/dev/null", *words]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 

@@ -225,13 +225,13 @@ def test_a_folder_that_fits_two_formats_is_refused(example: Example) -> None:
     assert load_error(path) == f"{path}: its files fit harness and MS MARCO; leave the files of one format in it"
 
 
-def test_unknown_format_lists_the_known_ones(tmp_path: Path) -> None:
+def test_folder_without_a_known_file_says_what_to_add(tmp_path: Path) -> None:
     path = tmp_path / "data"
     path.mkdir()
+    add = "; add corpus.jsonl, queries.jsonl and qrels/test.tsv as BEIR has them, or the files of another format ("
+    assert load_error(path).startswith(f"{path}: this folder is empty{add}")
     (path / "notes.md").write_text("x")
-    text = load_error(path)
-    assert text.startswith(f"{path}: not a known dataset format; looked for harness: corpus.jsonl, queries.jsonl")
-    assert "passage-collection/passage2id.map.json" in text and "*_w100.tsv" in text
+    assert load_error(path).startswith(f"{path}: this folder has no file of a known format{add}")
 
 
 def test_missing_files_are_named_for_the_nearest_formats(example: Example) -> None:

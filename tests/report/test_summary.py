@@ -321,8 +321,8 @@ def test_row_with_five_causes_has_one_sentence_and_rows_with_one_remedy_share_it
 
 _P95 = estimate.percentile_of_too_few("p95", 30)
 _MORE = (
-    "Raise protocol.sample_size; if too few queries are judged, judge more, time others too (protocol.unjudged), or"
-    " take another dataset."
+    "Raise protocol.sample_size if the dataset judges more queries; else judge more, time others too"
+    " (protocol.unjudged), or take another dataset."
 )
 
 
