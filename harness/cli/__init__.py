@@ -120,7 +120,7 @@ class Commands(click.Group):
         while isinstance(command, click.Group) and rest:
             command, rest = command.get_command(ctx, rest[0]), rest[1:]
         if command is not None and not isinstance(command, click.Group):
-            check_words(command, rest)
+            check_words(command, rest, ctx)
         return resolved
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 # click's

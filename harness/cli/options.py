@@ -135,14 +135,19 @@ def _refuse_services(values: Any) -> None:
             )
 
 
-def check_words(command: click.Command, args: Sequence[str]) -> None:
+def check_words(command: click.Command, args: Sequence[str], parent: click.Context) -> None:
     """Refuse repeated options, of which click takes only the last, and URLs in place of paths.
+
+    Args:
+        command: the command that is called.
+        args: its words.
+        parent: the call of `harness`, whose settings, such as ``-h``, hold for the command too.
 
     Raises:
         UsageError: an option that takes one value comes twice, or a path is the address of a service.
     """
     # click refuses other words afterwards.
-    parser = command.make_parser(click.Context(command, resilient_parsing=True))
+    parser = command.make_parser(click.Context(command, parent=parent, resilient_parsing=True))
     given, _, order = parser.parse_args(args=list(args))
     for parameter in order:
         if isinstance(parameter, click.Argument) or parameter.type is not click.STRING:  # text may name a page

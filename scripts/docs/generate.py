@@ -89,14 +89,15 @@ def commands() -> str:
         "# Commands\n\nGenerated from `harness/cli/` by `make docs`.\n\n"
         "Exit codes: 0 done, 1 something failed and is stored, 2 usage, 130 stopped.\n"
     )
-    width, shows_default = 100, cli.main.context_settings["show_default"]
+    # All settings of a call: click keeps the help option of the first context that asks for it.
+    width, settings = 100, cli.main.context_settings
     for name, command in sorted(commands_of(cli.main)):
         context = click.Context(
             command,
             info_name=f"harness {name}",
             max_content_width=width,
             terminal_width=width,
-            show_default=shows_default,
+            **settings,
         )
         text += f"\n## harness {name}\n\n```text\n{command.get_help(context)}\n```\n"
     return text

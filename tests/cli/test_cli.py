@@ -47,6 +47,12 @@ def test_a_signal_that_is_ignored_stays_ignored() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
+@pytest.mark.parametrize("words", [["run", "-h"], ["ec2", "up", "-h"], ["-h"]])
+def test_short_option_shows_the_help_of_each_command(words: list[str]) -> None:
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 0 and "-h, --help" in done.stdout, done.output
+
+
 def test_help_lists_each_command_in_a_group_of_the_readme() -> None:
     shown = CliRunner().invoke(main, ["--help"], terminal_width=80).stdout
     readme = (data_root() / "README.md").read_text(encoding="utf-8")
