@@ -162,8 +162,8 @@ def as_svg(screen: str, title: str, name: str) -> str:
     """Return a screen as SVG, as high as its text, with the reader's fonts: a picture in a page may load none."""
     lines = screen.rstrip("\n ").splitlines()
     console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor")
-    for line in lines:
-        console.print(Text.from_ansi(line), soft_wrap=True)
+    # Together: tmux does not repeat a colour that goes on in the next line.
+    console.print(Text.from_ansi("\n".join(lines)), soft_wrap=True)
     return console.export_svg(title=title, theme=DIMMED_MONOKAI, code_format=_SVG, unique_id=name)
 
 
