@@ -78,15 +78,17 @@ class _Prefixed(io.RawIOBase):
         return len(piece)
 
 
-def unpacked(file: IO[bytes], max_bytes: int = MAX_UNPACKED_BYTES, codec: Codec = "gzip") -> BufferedReader:
+def unpacked(
+    file: IO[bytes], max_bytes: int = MAX_UNPACKED_BYTES, codec: Codec = "gzip", *, max_ratio: int = _MAX_RATIO
+) -> BufferedReader:
     """Open the content of a compressed file.
 
-    Reads raise OSError beyond ``max_bytes``, and where the content is too large for its packed size: a few megabytes of
-    equal lines would fill the memory of what keeps them.
+    Reads raise OSError beyond ``max_bytes``, and where the content is more than ``max_ratio`` times its packed size: a
+    few megabytes of equal lines would fill the memory of what keeps them.
     """
     packed = _Counted(file)
     unpack = _GzipMembers(packed).read if codec == "gzip" else _zstd(packed)
-    return BufferedReader(_Unpacked(packed, max_bytes, unpack), 1 << 16)
+    return BufferedReader(_Unpacked(packed, max_bytes, max_ratio, unpack), 1 << 16)
 
 
 class _Counted(io.RawIOBase):
@@ -107,8 +109,8 @@ class _Counted(io.RawIOBase):
 class _Unpacked(io.RawIOBase):
     """A stream of unpacked bytes that raises OSError beyond its limits."""
 
-    def __init__(self, packed: _Counted, max_bytes: int, unpack: Callable[[int], bytes]) -> None:
-        self._packed, self._max_bytes, self._unpack = packed, max_bytes, unpack
+    def __init__(self, packed: _Counted, max_bytes: int, max_ratio: int, unpack: Callable[[int], bytes]) -> None:
+        self._packed, self._max_bytes, self._max_ratio, self._unpack = packed, max_bytes, max_ratio, unpack
         self._bytes = 0
 
     def readable(self) -> bool:
@@ -119,8 +121,8 @@ class _Unpacked(io.RawIOBase):
         self._bytes += len(piece)
         if self._bytes > self._max_bytes:
             raise OSError(errno.EFBIG, f"holds more than {self._max_bytes:,} bytes, unpacked")
-        if self._bytes > _RATIO_FREE_BYTES + _MAX_RATIO * self._packed.bytes:
-            raise OSError(errno.EFBIG, f"unpacks to more than {_MAX_RATIO} times its size")
+        if self._bytes > _RATIO_FREE_BYTES + self._max_ratio * self._packed.bytes:
+            raise OSError(errno.EFBIG, f"unpacks to more than {self._max_ratio} times its size")
         buffer[: len(piece)] = piece
         return len(piece)
 

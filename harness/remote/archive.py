@@ -6,6 +6,7 @@ import errno
 import gzip
 import io
 import shutil
+import sys
 import tarfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -13,14 +14,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, cast
 
+from harness.compression import unpacked
 from harness.containment import is_plain_name, tar_entries
 from harness.errors import RemoteError
 from harness.untrusted import reason_of
 
 # Fast: images and indexes are large, and the worker waits for them.
 _LEVEL = 1
-# What names in a tar bring about; None: of gzip, not of the system.
-_OF_NAMES = {errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, None}
+# What a tar itself brings about: by its names, or by more parts than are read (EFBIG); None: of gzip.
+_OF_NAMES = {errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EFBIG, None}
 # Names, and a file or its content; a name that ends in "/" is a folder's.
 Entries = Iterable[tuple[str, Path | bytes]]
 Allowed = Callable[[str], bool]
@@ -58,6 +60,12 @@ def compressed(path: Path) -> Iterator[IO[bytes]]:
         gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=_LEVEL, mtime=0) as target,
     ):
         yield cast(IO[bytes], target)
+
+
+def unpack_gz(source: IO[bytes], folder: Path, *, what: str, most_bytes: int, allowed: Allowed | None = None) -> None:
+    """Unpack a compressed tar; see :func:`unpack`, which bounds its content."""
+    content = unpacked(source, sys.maxsize, max_ratio=sys.maxsize)
+    unpack(content, folder, what=what, most_bytes=most_bytes, allowed=allowed)
 
 
 def unpack(source: IO[bytes], folder: Path, *, what: str, most_bytes: int, allowed: Allowed | None = None) -> None:

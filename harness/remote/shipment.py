@@ -19,7 +19,6 @@ Workers take all names and hashes from their part, and the hash of the bundle fr
 
 from __future__ import annotations
 
-import gzip
 import logging
 import re
 import secrets
@@ -351,8 +350,8 @@ class Fetcher:
     ) -> None:
         """Download an input, check it against its record, and unpack it into an existing folder."""
         most, place = _LEAST_BYTES + _MOST_TIMES * shipped.size_bytes, self._work.where(shipped.name)
-        with self._downloaded(shipped, what) as file, gzip.open(file) as source:
-            archive.unpack(cast(IO[bytes], source), folder, what=place, most_bytes=most, allowed=allowed)
+        with self._downloaded(shipped, what) as file:
+            archive.unpack_gz(file, folder, what=place, most_bytes=most, allowed=allowed)
 
     @contextmanager
     def _downloaded(self, shipped: ShippedInput, what: str) -> Iterator[IO[bytes]]:

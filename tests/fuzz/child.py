@@ -68,7 +68,7 @@ class Reader:
 class Bounds:
     """Bounds of one read; a read that does nothing for three times ``asleep_s`` waits for ever."""
 
-    cpu_s: float = 5.0
+    cpu_s: float = 10.0
     memory_bytes: int = 512 << 20
     asleep_s: float = 2.5
 
