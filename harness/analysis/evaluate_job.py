@@ -91,12 +91,13 @@ class JobEvaluator:
             run = replace(run, rankings=kept)
         ranked = [measure for measure in self.measures if not isinstance(measure, DistanceName)]
         judged = evaluate.evaluate(run, basis.qrels, sample, ranked, hits_alone=hits_alone)
+        grades = (grade for query in sample for grade in basis.qrels.get(query, {}).values())
         return JobEvaluation(
             basis,
             judged,
             None if hits_alone else self._unjudged(job, run, basis, sample),
             self._distances(job, run, basis, sample, hits_alone=hits_alone),
-            () if basis.sha256 else _negative_grades(basis, sample),  # otherwise its own remarks say it
+            () if basis.sha256 else tuple(trec.negative_grade_notes(grades)),  # otherwise its own remarks say it
             first_stage.score(job, judged, basis.qrels, sample, ranked, hits_alone=hits_alone),
         )
 
@@ -134,11 +135,6 @@ class JobEvaluator:
         content = f"{job.result.files.get(reader.RUN, job.result.key)} {spec.qrels_sha256} {spec.sample_sha256}"
         names = [measure for measure in self.measures if isinstance(measure, DistanceName)]
         return {str(name): self._vectors.distance(name, one, content) for name in names}
-
-
-def _negative_grades(basis: JudgementBasis, sample: Sequence[str]) -> tuple[str, ...]:
-    grades = (grade for query in sample for grade in basis.qrels.get(query, {}).values())
-    return tuple(trec.negative_grade_notes(grades))
 
 
 @dataclass

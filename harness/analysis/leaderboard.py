@@ -51,11 +51,6 @@ PRESETS = (
 )
 
 
-def preset_of(weights: Mapping[str, float]) -> Preset | None:
-    """Return the preset with these weights."""
-    return next((preset for preset in PRESETS if dict(preset.weights) == dict(weights)), None)
-
-
 @dataclass(frozen=True)
 class Bound:
     """A threshold on an axis: rows above ``at_most`` or below ``at_least`` are left out."""

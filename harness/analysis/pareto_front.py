@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
-from numpy.typing import NDArray
 
 from harness.analysis import axes, resampling
 from harness.analysis.axes import ACCURACY, Axis
@@ -131,7 +130,7 @@ def _state(index: int, columns: Sequence[_AxisColumn]) -> FrontState:
     surely = np.all((signs == BETTER) | (signs == EQUAL), axis=0) & np.any(signs == BETTER, axis=0)
     if surely.any():
         return FrontState.DOMINATED
-    gains = np.stack([column.gains_over(index) for column in columns])
+    gains = np.stack([column.values - column.values[index] for column in columns])
     by_figures = np.all(gains >= 0, axis=0) & np.any(gains > 0, axis=0)
     return FrontState.CONTESTED if by_figures.any() else FrontState.FRONT
 
@@ -151,10 +150,6 @@ class _AxisColumn:
         self.paired = None if relations is None else relations.signs
         groups = {} if relations is None else relations.group
         self.group = np.asarray([groups.get(point.key, -1) for point in points], dtype=np.int64)
-
-    def gains_over(self, index: int) -> NDArray[np.float64]:
-        """Return how much better every row is than this row."""
-        return np.asarray(self.values - self.values[index], dtype=np.float64)
 
     def signs_against(self, index: int) -> Signs:
         """Compare every row with this row."""

@@ -128,11 +128,6 @@ class DocumentReader:
     unseen: UnseenPassages | None
 
 
-def reader_of(name: str, limit: ReadLimit, passages: FirstPassages) -> DocumentReader:
-    """Return the share of passages that a system with this limit does not see."""
-    return DocumentReader(name, limit, unseen_passages(passages, limit))
-
-
 def unseen_passages(passages: FirstPassages, limit: ReadLimit) -> UnseenPassages | None:
     """Return the unseen share; ``None``: the passages or the limit are unknown."""
     if not limit.known or not passages.firsts:

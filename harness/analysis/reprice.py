@@ -252,11 +252,6 @@ def ranked(rows: Sequence[Row], priced: Sequence[tuple[Priced, ...]]) -> tuple[R
     return tuple(RowChange(row, *priced_row) for row, *priced_row in zip(rows, *ways, strict=True)) if ways else ()
 
 
-def ranks_changed(changes: Sequence[RowChange], way: str) -> int:
-    """Count the rows whose rank differs between the dates."""
-    return sum(was.rank != now.rank for was, now in (change.pairs[way] for change in changes))
-
-
 def order_flips(changes: Sequence[RowChange], way: str) -> Iterator[OrderFlip]:
     """Find pairs of systems whose order by cost changed."""
     for place, rows in _by_place(changes).items():
@@ -334,10 +329,11 @@ def _summary(
             if way != SAME or not (was.substituted or is_now.substituted)
         ]
         flipped = sum(flip.way == way for flip in flips)
+        moved = sum(was.rank != is_now.rank for was, is_now in (change.pairs[way] for change in changes))
         datasets = {change.place.dataset for change in best if change.way == way}
         yield (
             f"{words}: {_more_and_less(costs)}; "
-            f"{counted(ranks_changed(changes, way), 'rank')} changed; {counted(flipped, 'verdict')} flipped; "
+            f"{counted(moved, 'rank')} changed; {counted(flipped, 'verdict')} flipped; "
             f"{counted(len(datasets), 'dataset')} with another cheapest row."
         )
     chosen = " and ".join(f"{counted(_gain(changes, side), 'row')} at {date}" for side, date in enumerate(dates))

@@ -98,7 +98,8 @@ class Timings:
             stacked = np.stack(parts)
             whole_s = self.stages_s[whole] if whole else spent_s
             rest = whole_s - np.nansum(stacked, axis=0)
-            rest = np.where((rest < 0) & (rest >= -clock_error_s(whole_s)), 0.0, rest)
+            # The clock's resolution alone may let the sum exceed the whole by this much.
+            rest = np.where((rest < 0) & (rest >= -whole_s * 1e-3 - 1e-6), 0.0, rest)
             found[f"{whole}.{OTHER}" if whole else OTHER] = np.where(np.isfinite(stacked).any(axis=0), rest, np.nan)
         return found
 
@@ -131,11 +132,6 @@ class Timings:
     @property
     def _is_whole(self) -> NDArray[np.bool_]:
         return np.asarray(np.isfinite(self.grid).all(axis=0))
-
-
-def clock_error_s(whole_s: Floats) -> Floats:
-    """Return how much the sum of stages may exceed the whole through clock resolution alone."""
-    return whole_s * 1e-3 + 1e-6
 
 
 def read(tables: Iterable[tuple[int, pa.Table]]) -> Timings:

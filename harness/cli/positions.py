@@ -9,7 +9,7 @@ import click
 from harness import datasets
 from harness.analysis import position_sources, published
 from harness.analysis.position_sources import PositionSources
-from harness.analysis.positions import BIN, DatasetPositions, ReadLimit, read_limit, reader_of
+from harness.analysis.positions import BIN, DatasetPositions, DocumentReader, ReadLimit, read_limit, unseen_passages
 from harness.cli.lines import say
 from harness.cli.locations import readable
 from harness.cli.options import PATH, SUITE_FILE, cache_option, record_options, results_path
@@ -96,7 +96,7 @@ def positions(
         limits = {f"{tokens:,} tokens": ReadLimit(tokens) for tokens in sorted(set(reads))}
         systems = suite_systems(suites.load(suite)) if suite is not None else {}
         limits |= {name: read_limit(system.params) for name, system in systems.items()}
-        readers = tuple(reader_of(name, limit, passages) for name, limit in limits.items())
+        readers = tuple(DocumentReader(name, limit, unseen_passages(passages, limit)) for name, limit in limits.items())
         made = [DatasetPositions(passages, sources.width, readers)]
     else:
         if reads or suite is not None:

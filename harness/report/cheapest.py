@@ -251,8 +251,6 @@ def _record(each: CheapestPoint) -> dict[str, Any]:
     """Return a group for programs; its parts are rows of ``points``, or None."""
     places = {id(point): number for number, point in enumerate(each.points)}
     parts = {"cheapest": each.cheapest, "cheaper": each.cheaper, "sure": each.sure, "best": each.best}
-    if each.cheapest is None:
-        parts["cheaper"] = None
     return {
         **each.place._asdict(),
         "goal": each.goal,

@@ -48,11 +48,6 @@ def rows_frame(table: Table) -> pd.DataFrame:
     return frame
 
 
-def jobs_frame(jobs: Sequence[StoredJob]) -> pd.DataFrame:
-    """Return a frame with a row for each stored job, in the given order."""
-    return _frame((column, list(map(column.get, jobs))) for column in JOBS)
-
-
 def samples_frame(jobs: Sequence[StoredJob]) -> pd.DataFrame:
     """Return a frame with a row for each sample of at least one job, in the order of measurement.
 
@@ -177,7 +172,7 @@ def export_sqlite(table: Table, jobs: Sequence[StoredJob], out: Path, *, samples
     """
     frames = {"rows": rows_frame(table)}
     if jobs:
-        frames["jobs"] = jobs_frame(jobs)
+        frames["jobs"] = _frame((column, list(map(column.get, jobs))) for column in JOBS)
     if jobs and samples:
         frames["samples"] = samples_frame(jobs)
     frames[_COLUMNS] = _described(frames)

@@ -13,11 +13,11 @@ from harness.analysis.causes import MORE_QUERIES
 from harness.analysis.leaderboard import (
     PERTURBATION,
     PERTURBED,
+    PRESETS,
     ExcludedRow,
     Leaderboard,
     RankedRow,
     RankInterval,
-    preset_of,
 )
 from harness.analysis.pareto_front import FrontState
 from harness.analysis.resampling import RESAMPLES
@@ -103,9 +103,8 @@ def _answer(board: Leaderboard, escape: Escape) -> Section:
         ("other queries", True, lambda each: _places(each.by_queries)) if varied else None,
         ("", False, _remark),
     ]
-    preset = preset_of(query.weights)
-    weights = ", ".join(f"{name} {weight:g}" for name, weight in query.weights.items())
-    weights += f" ({preset.name})" if preset else ""
+    preset = next((f" ({each.name})" for each in PRESETS if dict(each.weights) == dict(query.weights)), "")
+    weights = ", ".join(f"{name} {weight:g}" for name, weight in query.weights.items()) + preset
     marks = escape(hardware.explain_marks([each.row for each in ranked]))
     priced = escape(f"priced on {machine}") if len(machines) == 1 and (machine := next(iter(machines))) else ""
     parts = (_caption(board, escape), f"weights {weights}" if query.rank_by is None else "", priced, marks)

@@ -519,12 +519,9 @@ def _missing(row: Row, shown: Sequence[Figure] | None) -> Iterator[tuple[str, st
         if item.value is None and reason:
             yield name, reason
     mean = row.latency.mean_s
-    if mean.value is not None and mean.low is None and mean.high is None and any(map(_shows_interval, shown or ())):
+    has_interval = any(each.alias == LATENCY and each.screen.cell is None for each in shown or ())
+    if has_interval and mean.value is not None and mean.low is None and mean.high is None:
         yield "interval of the latency", mean.reason or "not known"
-
-
-def _shows_interval(figure: Figure) -> bool:
-    return figure.alias == LATENCY and figure.screen.cell is None
 
 
 def _filled_by(row: Row, reason: str) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from rich.cells import cell_len
 
 from harness.commands import command
-from harness.driver.records import Scalar
 from harness.launch.images.platforms import PLATFORMS
 from harness.launch.images.systems import LANGUAGE, Asset, System
 from harness.report.document import (
@@ -78,7 +77,7 @@ def system_paragraphs(system: System) -> Iterator[tuple[str, str]]:
     }
     for title, params in tables.items():
         if params:
-            yield title, _params(params)
+            yield title, ", ".join(f"{name} = {value}" for name, value in params.items())
     for part in system.parts:
         if part.languages and LANGUAGE not in part.build_params:
             first, *others = part.languages
@@ -126,10 +125,6 @@ def _licence(system: System) -> str:
     assets = [asset for part in system.parts for asset in (*part.engine_assets, *part.assets)]
     names = dict.fromkeys("unknown" if asset.licence == "NOASSERTION" else str(asset.licence) for asset in assets)
     return ", ".join(names) or MISSING
-
-
-def _params(params: dict[str, Scalar]) -> str:
-    return ", ".join(f"{name} = {value}" for name, value in params.items())
 
 
 def _platforms(system: System) -> str:

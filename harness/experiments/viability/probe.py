@@ -184,7 +184,7 @@ class SubjectJobs:
 
     def _measure(self, envelope: Envelope, unconstrained_s: float | None) -> StoredJob:
         inputs = self._inputs(envelope, unconstrained_s)
-        with filtering(_hide_job_lines):
+        with filtering(lambda text: None if "[1/1" in text or text.endswith(": image ...") else text):
             ((result, _),) = orchestrator.run_suite(inputs, self._options, self._launcher).jobs
         job = StoredJob(self._options.results / cell_path(result.spec.cell) / result.key, result)
         if not _counts(result):
@@ -266,11 +266,6 @@ def read_mark(path: Path) -> datetime:
     except (OSError, ValueError) as error:
         raise StoreError(f"{path}: cannot be read: {reason_of(error)}; remove it to use all that is stored") from error
     return since
-
-
-def _hide_job_lines(text: str) -> str | None:
-    """Hide a run's lines about its only job and image, because the question describes them."""
-    return None if "[1/1" in text or text.endswith(": image ...") else text
 
 
 def _counts(result: Result) -> bool:

@@ -31,7 +31,7 @@ from harness.errors import UsageError
 from harness.report import explain
 from harness.report.figures import Figure, Place
 from harness.report.page.answer import encodable, html_text
-from harness.report.page.groups import DRAWS, RankingData, group_id, group_numbers, group_record
+from harness.report.page.groups import DRAWS, RankingData, group_id, group_record
 from harness.report.page.rows import (
     SharedTexts,
     SharedValues,
@@ -105,7 +105,7 @@ def page_content(source: PageSource) -> dict[str, Any]:
     """
     measures = source.measured.measures
     shared = SharedValues()
-    groups = group_numbers(source.measured.rows)
+    groups = {group: number for number, group in enumerate(axes.group_rows(source.measured.rows))}
     # The order of equal scores.  Python decides it, as JavaScript orders texts differently.
     rows = sorted(source.measured.rows, key=lambda row: (row.system, row.profile, row.per_query_key))
     numbers = {row.per_query_key: number for number, row in enumerate(rows)}

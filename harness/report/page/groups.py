@@ -15,7 +15,7 @@ from harness.analysis import axes, leaderboard, pareto_front
 from harness.analysis.axes import ACCURACY, ComparisonGroup
 from harness.analysis.pareto_front import Uncertainty
 from harness.analysis.resampling import BETTER, EQUAL, WORSE
-from harness.analysis.table import PublishedRates, Row, Table
+from harness.analysis.table import PublishedRates, Table
 from harness.driver.records import digest
 from harness.evaluation.per_query import PerQuery
 from harness.report.groups import group_words
@@ -56,11 +56,6 @@ def ranking_data(table: Table, found: Mapping[str, PerQuery]) -> RankingData:
                 uncertainty = pareto_front.uncertainty(ranked, found, measure, table.rounded_to)
                 known[group, measure] = [row.per_query_key for row in ranked], uncertainty
     return RankingData(known, table.rates)
-
-
-def group_numbers(rows: Iterable[Row]) -> dict[ComparisonGroup, int]:
-    """Return the numbers of the groups, in the order of their first rows."""
-    return {group: number for number, group in enumerate(axes.group_rows(rows))}
 
 
 def group_id(group: ComparisonGroup) -> str:
