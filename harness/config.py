@@ -76,6 +76,12 @@ def data_root() -> Path:
     return shipped if shipped.is_dir() else package.parent
 
 
+def page(name: str) -> str:
+    """Return where to read a page such as ``docs/guides/platforms.md``: its name in a clone, else the file's path."""
+    root = data_root()
+    return str(root / name) if root.name == "shipped" else name
+
+
 def published_folder() -> Path:
     """Return the folder of the published results that ship with harness."""
     return data_root() / "results" / "published"

@@ -200,6 +200,9 @@ class TableLine(BaseModel):
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True, defer_build=True)
 
 
+Model = TypeVar("Model", bound=TableLine)
+
+
 class Reported(TableLine):
     """Row of Table 1: a figure from another paper, measured on its own machine."""
 
@@ -277,31 +280,6 @@ class Accuracy(TableLine):
     success_at_10: Figure
 
 
-class Examples(TableLine):
-    """Row of Table 5: how many examples a dataset has for training and for development."""
-
-    dataset: str
-    training: Count
-    dev: Count
-
-
-class Lengths(TableLine):
-    """Row of Table 6: the longest query and passage that a system reads, in tokens."""
-
-    system: str
-    query_tokens: Count
-    passage_tokens: Count
-
-
-class Setting(TableLine):
-    """A fact from the text and its place: a commit, a version, a number of epochs, a model's training data."""
-
-    subject: str
-    value: str
-    kind: str
-    section: str
-
-
 class Scored(TableLine):
     """Row of Table 4, 7 or 8: a Dynascore with its rank."""
 
@@ -337,15 +315,16 @@ class Published:
     table3: dict[str, tuple[TimedSystem, ...]]
     table3c: tuple[Accuracy, ...]
     scores: dict[str, tuple[Scored, ...]]
-    table5: tuple[Examples, ...]
-    table6: tuple[Lengths, ...]
-    settings: tuple[Setting, ...]
     errata: tuple[Erratum, ...]
 
     def follows(self) -> Snapshot:
         """Return the prices behind the paper's costs; raise UsageError if harness has no such snapshot."""
         printed = self.about.prices
         return prices.snapshot(printed.as_of, region=f"{printed.provider}/{printed.region}", term=printed.term)
+
+    def table(self, model: type[Model], file: str) -> tuple[Model, ...]:
+        """Read a further table of the paper; errors as :func:`read`."""
+        return _lines(model, self.folder / file, self.about.decimals)
 
     def lines(self) -> list[tuple[str, int, Viable | TimedSystem]]:
         """List the rows of Tables 2 and 3 with table number and row number."""
@@ -424,9 +403,6 @@ def read(folder: Path) -> Published:
         table3={dataset.name: table(TimedSystem, dataset.table3_file) for dataset in about.datasets},
         table3c=table(Accuracy, about.files.table3c),
         scores={each.number: table(Scored, each.file) for dataset in about.datasets for each in dataset.scores},
-        table5=table(Examples, about.files.table5),
-        table6=table(Lengths, about.files.table6),
-        settings=table(Setting, about.files.settings),
         errata=table(Erratum, ERRATA) if os.path.lexists(folder / ERRATA) else (),
     )
 
@@ -463,9 +439,6 @@ def minimum_viable(system: str, gpus: int) -> tuple[Viable, str] | None:
             if line.system in names and bool(line.gpu) == bool(gpus):
                 return line, f"Table 2: {paper.about.cited}, {paper.about.table2_remark}."
     return None
-
-
-Model = TypeVar("Model", bound=TableLine)
 
 
 def _lines(model: type[Model], path: Path, decimals: dict[str, int]) -> tuple[Model, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from harness.documents import page
+from harness.config import page
 from harness.errors import RemoteError
 from harness.remote.failures import NO_STORAGE, concealed
 

@@ -13,7 +13,6 @@ from harness.aws.clients import Connections, S3Uri
 from harness.aws.machines import MachineOptions
 from harness.aws.objects import Objects
 from harness.commands import option
-from harness.documents import page
 from harness.errors import RemoteError, UsageError
 from harness.jobs.inputs import RunOptions
 from harness.jobs.suite import Suite
@@ -102,7 +101,9 @@ class RentalBackend(Backend):
         request, snapshot = self.request, prices.snapshot(region=f"aws/{self.region}", term="on-demand")
         disk = prices.storage_price("aws", self.region, snapshot.as_of)
         if disk is None:
-            raise UsageError(f"{self.region} has no price of storage; add one ({page('docs/reference/prices.md')})")
+            raise UsageError(
+                f"{self.region} has no price of storage; add one ({config.page('docs/reference/prices.md')})"
+            )
         chosen = machines.of_suite(request.suite, snapshot, request)
         spot = "; spot capacity costs at most that" if request.spot else ""
         return Market(

@@ -15,7 +15,7 @@ from harness.cli.locations import as_given, mirrored, named_as_given, source
 from harness.cli.options import cache_option, price_options, record_options, results_argument
 from harness.cli.output import FORMATS, Destination, destination_options, output_option
 from harness.cli.stored_results import StoredResults, measures_option, stored_results
-from harness.documents import page
+from harness.config import page
 from harness.errors import UsageError
 from harness.progress import bar
 from harness.report.export import FORMATS as EXPORT_FORMATS

@@ -26,7 +26,6 @@ from click.core import ParameterSource
 from harness import config, filesystem
 from harness.aws import is_s3
 from harness.cli.lines import say
-from harness.documents import page
 from harness.errors import HarnessError, UnknownName, UsageError
 from harness.pricing import prices, token_prices
 from harness.pricing.instances import ARCHITECTURE_CHOICES, GENERATION_CHOICES, TypeChoice
@@ -131,7 +130,7 @@ def _refuse_services(values: Any) -> None:
             raise UsageError(
                 f"{one_line(value)} is the address of a service, and harness reads files: name a path, or"
                 " s3://BUCKET/PREFIX for results; an engine that runs as a service needs an adapter"
-                f" ({page('docs/guides/add-a-system.md')})"
+                f" ({config.page('docs/guides/add-a-system.md')})"
             )
 
 

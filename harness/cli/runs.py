@@ -26,7 +26,7 @@ from harness.cli.stored_results import (
     show_pictures,
     without_queries_option,
 )
-from harness.documents import page
+from harness.config import page
 from harness.errors import UsageError
 from harness.evaluation import embeddings as vector_files
 from harness.evaluation import evaluate_runs, judged_runs, measure_names, qrels_subsample

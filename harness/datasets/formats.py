@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from harness.config import page
 from harness.datasets import beir, dureader, msmarco, native, trec, xor_tydi
 from harness.datasets.source import DatasetSource, Format, find_files
-from harness.documents import page
 from harness.errors import FileError, did_you_mean, listed, nearest_or_known, quoted_name
 
 FORMATS = (native.FORMAT, beir.FORMAT, trec.FORMAT, msmarco.FORMAT, xor_tydi.FORMAT, dureader.FORMAT)

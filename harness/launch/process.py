@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from harness import filesystem
-from harness.documents import page
+from harness.config import page
 from harness.driver.records import Outcome, digest
 from harness.errors import ImageError
 from harness.launch import cpu_placement, host

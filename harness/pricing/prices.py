@@ -20,8 +20,7 @@ from pydantic import Field
 
 from harness import config
 from harness.commands import quoted
-from harness.config import ConfigModel
-from harness.documents import page
+from harness.config import ConfigModel, page
 from harness.errors import FileError, UnknownName, UsageError, listed
 from harness.pricing import instances
 from harness.pricing.instances import FactsFile, Instance

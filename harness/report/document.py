@@ -93,20 +93,6 @@ class Section:
         return [f"[{number}] {text}" for number, text in enumerate(self.footnotes, start=1)]
 
 
-def grid_section(
-    title: str,
-    lead: tuple[str, ...],
-    headers: tuple[str, ...],
-    numeric: tuple[bool, ...],
-    cells: tuple[tuple[str, ...], ...],
-    *,
-    after: tuple[str, ...] = (),
-    keys: int = 1,
-) -> Section:
-    """Return a section with one grid and no caption."""
-    return Section(title, lead, (Grid("", headers, numeric, cells, keys),), after)
-
-
 @dataclass(frozen=True)
 class ReportDocument:
     """Report in three shapes, each built when it is written.

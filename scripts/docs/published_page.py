@@ -15,7 +15,7 @@ from harness.pricing.offers import Offer
 from harness.pricing.prices import Snapshot
 from harness.report.document import Section
 from harness.report.writers import markdown_escape
-from results.published.santhanam2023.study import find_errata, paper
+from results.published.santhanam2023.study import find_errata, further, paper
 from results.published.santhanam2023.study.costs import costs, rents
 from results.published.santhanam2023.study.dialects import MARKDOWN
 from results.published.santhanam2023.study.scores import recomputed_scores
@@ -100,7 +100,7 @@ def _head(published: Published) -> str:
     second = prices.snapshot(datetime.date(2022, 12, 5))
     types = {cost.instance_type for cost in every}
     differ = sum(second.price_of(cost.instance_type) != float(cost.usd_per_hour) for cost in every)
-    software = [line for line in published.settings if line.kind in ("commit", "version")]
+    software = [line for line in further.settings(published) if line.kind in ("commit", "version")]
     stated = ", ".join(f"{line.subject} {line.value}" for line in software)
     same = "the same price for each" if not differ else f"another price for {differ}"
     return f"""# Published tables

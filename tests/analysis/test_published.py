@@ -62,7 +62,6 @@ def test_all_rows_are_read_with_their_digits(published: Published) -> None:
         **dict.fromkeys(("4a", "7b", "7c", "7d"), 28),
         **dict.fromkeys(("4b", "8b", "8c", "8d"), 24),
     }
-    assert [len(published.table5), len(published.table6), len(published.settings)] == [2, 3, 13]
     assert str(published.table3["msmarco"][4].cost_usd_per_million) == "14.90"
     assert published.table1[8].latency_ms is None  # RocketQAv2: the paper has none, and none is not 0
 

@@ -121,6 +121,7 @@ def test_the_paper_as_json_holds_every_row_and_erratum() -> None:
     assert whole["published"]["doi"] == "10.18653/v1/2023.findings-acl.738"
     assert len(whole["rows"]) == 77 and len(whole["errata"]) == 16
     assert sum(len(lines) for lines in whole["scores"].values()) == 4 * 28 + 4 * 24
+    assert [len(whole[name]) for name in ("table5", "table6", "settings")] == [2, 3, 13]
     assert whole["table6"][1] == {"system": "PLAID ColBERTv2", "query_tokens": 32, "passage_tokens": 300}
     assert {"subject": "PrimeQA", "value": "7b5aa6c", "kind": "commit", "section": "appendix A"} in whole["settings"]
     assert whole["rows"][8]["latency_ms"] is None

@@ -26,7 +26,7 @@ import psutil
 from docker.errors import ImageNotFound
 
 from harness import filesystem
-from harness.documents import page
+from harness.config import page
 from harness.driver.records import digest
 from harness.errors import ImageError
 from harness.launch.connection import engine_errors

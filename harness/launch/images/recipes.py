@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import IO
 
 from harness import filesystem
+from harness.config import page
 from harness.containment import files_inside, inside
-from harness.documents import page
 from harness.driver.records import PROTOCOL_VERSION, digest
 from harness.errors import FileError
 from harness.launch.images import base_image, driver_code

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from harness.report import latex, writers
-from harness.report.document import Escape, Section
+from harness.report.document import Escape, Grid, Section
 
 
 @dataclass(frozen=True)
@@ -21,3 +21,17 @@ MARKDOWN = Dialect(
     writers.markdown_escape, lambda section, level: writers.markdown_section(section, heading=f"{'#' * level} {{}}")
 )
 LATEX = Dialect(latex.escape, latex.write_in_place)
+
+
+def grid_section(
+    title: str,
+    lead: tuple[str, ...],
+    headers: tuple[str, ...],
+    numeric: tuple[bool, ...],
+    cells: tuple[tuple[str, ...], ...],
+    *,
+    after: tuple[str, ...] = (),
+    keys: int = 1,
+) -> Section:
+    """Return a section with one grid and no caption."""
+    return Section(title, lead, (Grid("", headers, numeric, cells, keys),), after)

@@ -18,12 +18,12 @@ from harness.analysis.published import (
 from harness.errors import UnknownName
 from harness.pricing.offers import Offer
 from harness.pricing.prices import Snapshot
-from harness.report.document import MISSING, Escape, Section, grid_section
+from harness.report.document import MISSING, Escape, Section
 from harness.report.latex import HEAD
 
-from . import paper_records
+from . import further, paper_records
 from .costs import Rent, RepricedCost, costs, decimal, rents, reprice
-from .dialects import LATEX, MARKDOWN, Dialect
+from .dialects import LATEX, MARKDOWN, Dialect, grid_section
 from .errata import find_errata
 from .scores import RecomputedScores, recomputed_scores
 
@@ -329,12 +329,12 @@ def _table3c(published: Published, marks: dict[tuple[str, int], str], escape: Es
 
 def _appendix(published: Published, escape: Escape) -> tuple[Section, ...]:
     """Show Tables 5 and 6, and the settings that the text states."""
-    examples = tuple((escape(line.dataset), str(line.training), str(line.dev)) for line in published.table5)
+    examples = tuple((escape(line.dataset), str(line.training), str(line.dev)) for line in further.examples(published))
     lengths = tuple(
-        (escape(line.system), str(line.query_tokens), str(line.passage_tokens)) for line in published.table6
+        (escape(line.system), str(line.query_tokens), str(line.passage_tokens)) for line in further.lengths(published)
     )
     settings = tuple(
-        tuple(map(escape, (line.subject, line.value, line.kind, line.section))) for line in published.settings
+        tuple(map(escape, (line.subject, line.value, line.kind, line.section))) for line in further.settings(published)
     )
     return (
         grid_section("Table 5: examples", (), ("dataset", "training", "dev"), (False, True, True), examples),

@@ -14,6 +14,7 @@ from harness.report.document import Value
 from harness.report.writers import csv_cell
 from harness.untrusted import raw_text
 
+from . import further
 from .costs import RepricedCost, reprice
 from .errata import find_errata
 
@@ -72,9 +73,9 @@ def as_json(published: Published, follows: Snapshot, now: Snapshot) -> str:
         "rows": list(_rows(published, follows, now)),
         "table3c": [_plain(line) for line in published.table3c],
         "scores": {number: [_plain(line) for line in lines] for number, lines in published.scores.items()},
-        "table5": [_plain(line) for line in published.table5],
-        "table6": [_plain(line) for line in published.table6],
-        "settings": [_plain(line) for line in published.settings],
+        "table5": [_plain(line) for line in further.examples(published)],
+        "table6": [_plain(line) for line in further.lengths(published)],
+        "settings": [_plain(line) for line in further.settings(published)],
         "errata": [
             {
                 "kind": each.kind,

@@ -10,6 +10,7 @@ from harness.pricing.prices import Snapshot
 from harness.report.plots import ranking
 from harness.report.plots.ranking import WinnerRegion
 
+from .further import settings
 from .scores import RecomputedScores, recomputed_scores
 
 _FAMILY = "ColBERTv2-"
@@ -31,7 +32,7 @@ def find_statements(published: Published, snapshot: Snapshot) -> Iterator[Erratu
 
 def _training(published: Published) -> Iterator[Erratum]:
     """Yield that section 3 and appendix A contradict each other on what trained the models."""
-    stated = {(line.subject, line.kind): line for line in published.settings}
+    stated = {(line.subject, line.kind): line for line in settings(published)}
     everywhere = stated.get(("all neural models", "trained on"))
     further = stated.get(("all neural models", "trained further on XOR-TyDi"))
     apart = stated.get(("DPR on XOR-TyDi", "published weights without further training"))

@@ -22,7 +22,6 @@ from harness.report.document import (
     Footnotes,
     Section,
     decimals_of,
-    grid_section,
     number,
     stand_ins,
     system_name,
@@ -31,7 +30,7 @@ from harness.report.latex import HEAD
 from harness.report.main_table import shared_notes
 
 from . import table3_records
-from .dialects import LATEX, MARKDOWN, Dialect
+from .dialects import LATEX, MARKDOWN, Dialect, grid_section
 from .table3_records import Block, blocks, left_out, ordered, scale
 
 FORMATS = ("md", "csv", "json", "latex")
