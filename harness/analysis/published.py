@@ -359,13 +359,12 @@ class Published:
 
     def instance(self, line: Viable | TimedSystem, snapshot: Snapshot) -> Instance:
         """Return the facts of a row's instance type; raise FileError if ``snapshot`` has no price for it."""
-        instance = snapshot.instance(line.instance_type)
-        if instance is None:
+        if line.instance_type not in snapshot.by_type:
             raise FileError(
                 f"{self.folder}: {line.system!r} names instance type {line.instance_type!r}, which has no price in"
                 f" {snapshot}; correct the type, or name another date"
             )
-        return instance
+        return snapshot.by_type[line.instance_type][0]
 
 
 def is_in(folder: Path) -> bool:

@@ -274,8 +274,8 @@ def gpu_memory_bytes(row: Row) -> int | None:
 
 def _on(instance_type: str, tariff: Tariff) -> MachineChoice:
     snapshot = tariff.snapshot
-    usd, instance = snapshot.price_of(instance_type), snapshot.instance(instance_type)
-    if usd is not None and instance is not None:
+    if instance_type in snapshot.by_type:
+        instance, usd = snapshot.by_type[instance_type]
         return _price(Offer(instance, snapshot.region, snapshot.term, usd, snapshot.as_of)), None
     gone = snapshot.why_unpriced(instance_type)
     if instance_type not in tariff.known:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from harness import datasets
 from harness.datasets import Dataset, dataset_name
 from harness.errors import EngineError, FileError, counted
-from harness.jobs import indexes, inputs
+from harness.jobs import inputs
 from harness.jobs.estimates import PROBES, DurationEstimate, DurationModel
 from harness.jobs.inputs import Inputs, RunOptions
 from harness.jobs.plan import Planned, component_keys, plan_here, states
@@ -89,12 +89,9 @@ class _Estimator:
         for cell, state in states(jobs):
             left = [job for job in by_cell[cell] if not job.done]
             timing = sum((self._model.job(job.spec) for job in left), _NOTHING)
-            built = not left or (not self.options.fresh_index and self._has_index(left[0]))
+            built = not left or self.options.has_index(left[0].spec.index_key)
             build = _NOTHING if built else self._build(cell, self.inputs.builder(cell))
             yield self._cell_plan(cell, state, len(by_cell[cell]), len(left), timing, build)
-
-    def _has_index(self, job: Planned) -> bool:
-        return indexes.find(self.options.cache, job.spec.index_key) is not None
 
     def absent(self, cells: Sequence[Cell]) -> Iterator[CellPlan]:
         """Yield the cells whose data is not here: their samples are as large as they can be."""
@@ -122,10 +119,8 @@ class _Estimator:
 
     def _components_here(self, builder: System, dataset: Dataset) -> set[str]:
         """Return the components whose indexes are in the cache."""
-        if self.options.fresh_index:
-            return set()
         keys = component_keys(builder, self.launcher, dataset.corpus.sha256)
-        return {name for name, key in keys.items() if indexes.find(self.options.cache, key)}
+        return {name for name, key in keys.items() if self.options.has_index(key)}
 
     def _cell_plan(
         self, cell: Cell, state: str, jobs: int, left: int, timing: DurationEstimate, build: DurationEstimate

@@ -18,6 +18,7 @@ from harness.driver.records import Envelope
 from harness.errors import JobError, UsageError, counted
 from harness.estimate import MIN_QUERIES
 from harness.evaluation import measure_names
+from harness.jobs import indexes
 from harness.jobs.suite import Suite
 from harness.launch import host
 from harness.launch.base import Limits
@@ -112,6 +113,10 @@ class RunOptions:
     callbacks: RunCallbacks = field(default_factory=RunCallbacks)
     instance_types: Mapping[str, str | None] = field(default_factory=dict)
     platforms: Mapping[str, str] = field(default_factory=dict)
+
+    def has_index(self, key: str) -> bool:
+        """Return whether the cache has an index that the run does not build again."""
+        return not self.fresh_index and indexes.find(self.cache, key) is not None
 
 
 @dataclass(frozen=True)

@@ -136,7 +136,7 @@ def _examine(
 ) -> Iterator[Shortage]:
     """Yield the hardware and disk that the cells to do lack on this host, and the weights if asked for."""
     yield from _hardware(cannot)
-    indexed = {job.cell for job in plan.jobs if not options.fresh_index and _has_index(job.spec.index_key, options)}
+    indexed = {job.cell for job in plan.jobs if options.has_index(job.spec.index_key)}
     to_build = [cell for cell, reason in cannot.items() if reason is None and cell not in indexed]
     yield from _build_hardware(plan.inputs, to_build, launcher)
     if weights:
@@ -145,10 +145,6 @@ def _examine(
             yield Shortage(reason, images[name][1])
     image_bytes = _image_bytes([system for system, _ in images.values()], launcher)
     yield from _room_for(image_bytes, _index_bytes(plan, options, launcher), options)
-
-
-def _has_index(key: str, options: RunOptions) -> bool:
-    return indexes.find(options.cache, key) is not None
 
 
 def _hardware(cannot: Mapping[Cell, str | None]) -> Iterator[Shortage]:
@@ -216,7 +212,7 @@ def _index_bytes(plan: SuitePlan, options: RunOptions, launcher: Launcher) -> in
         # An index that joins its components' indexes links to them.
         components = component_keys(builder, launcher, corpus.sha256)
         for name, key in (components or {builder.name: job.spec.index_key}).items():
-            if options.fresh_index or not _has_index(key, options):
+            if not options.has_index(key):
                 shipped = shipped_runs().index_bytes(name, job.cell.dataset, corpus.size)
                 sizes[key] = shipped or indexes.expected_bytes(corpus)
     for cell in plan.absent:

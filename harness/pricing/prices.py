@@ -83,16 +83,11 @@ class Snapshot:
 
     def price_of(self, instance_type: str) -> float | None:
         """Return the US$ per hour of a type; ``None``: it has no price here."""
-        offer = self._by_type.get(instance_type)
-        return offer[1] if offer else None
-
-    def instance(self, instance_type: str) -> Instance | None:
-        """Return a type, if it has a price here."""
-        offer = self._by_type.get(instance_type)
-        return offer[0] if offer else None
+        return self.by_type[instance_type][1] if instance_type in self.by_type else None
 
     @cached_property
-    def _by_type(self) -> dict[str, tuple[Instance, float]]:
+    def by_type(self) -> dict[str, tuple[Instance, float]]:
+        """Map each type that has a price to its facts and its US$ per hour."""
         return {instance.instance_type: (instance, price) for instance, price in self.prices}
 
     def __str__(self) -> str:

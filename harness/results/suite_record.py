@@ -73,13 +73,10 @@ def read_positions_path(suite: Path, dataset: str) -> Path | None:
     Raises:
         FileError: the record is damaged.
     """
-    sha256 = (
-        read_record(SuiteRecord, suite / FILE, MOST_BYTES, _REMEDY).positions.get(dataset)
-        if os.path.lexists(suite / FILE)
-        else None
-    )
-    positions = None if sha256 is None else positions_path(suite, sha256)
-    return positions if positions is not None and positions.is_file() else None
+    path = suite / FILE
+    sha256 = _read(path).positions.get(dataset) if os.path.lexists(path) else None
+    positions = positions_path(suite, sha256) if sha256 else None
+    return positions if positions and positions.is_file() else None
 
 
 def read_measures(root: Path) -> tuple[str, ...]:

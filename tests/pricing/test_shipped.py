@@ -152,8 +152,7 @@ def test_other_providers_are_read_by_the_same_code(
 ) -> None:
     found = prices.snapshot(region=region)
     assert (str(found.as_of), found.price_of(instance_type)) == (day, price)
-    machine = found.instance(instance_type)
-    assert machine is not None and machine.gpu_name == gpu
+    assert found.by_type[instance_type][0].gpu_name == gpu
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)

@@ -44,7 +44,7 @@ def read(path: Path) -> str:
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Yield each line that says something, joined with the lines that continue it, and its number."""
     start, joined = 0, ""
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate([*text.split("\n"), ""], 1):  # the last ends what a line before it continues
         content = re.sub("(^| )#.*", "", line.strip(" \t\r"))
         start = start if joined else number
         joined += f" {content.removesuffix(chr(92))}"
@@ -53,5 +53,3 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         if words := joined.strip(" "):
             yield start, re.sub(" +", " ", words)
         joined = ""
-    if words := joined.strip(" "):
-        yield start, re.sub(" +", " ", words)
