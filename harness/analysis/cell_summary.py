@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from harness import stats
 from harness.analysis import timings, validity
 from harness.analysis.pooling import Pool
-from harness.analysis.table import Latency, Timing
+from harness.analysis.table import CpuUse, Latency, Timing
 from harness.analysis.timings import Timings
 from harness.analysis.validity import machine_speed, sample_checks
 from harness.analysis.validity.findings import trials_s
@@ -51,6 +51,7 @@ class CellSummary:
     trials: int | None = None
     reason: str | None = None
     throughput_qps: Estimate = _MISSING
+    cpu: CpuUse = CpuUse()
     counts: dict[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     by_query_s: dict[str, float] = field(default_factory=dict)
@@ -76,7 +77,7 @@ def summarise(jobs: Sequence[StoredJob], *, rankings: bool = True) -> CellSummar
         facts = sample_checks.inspect(timed, _phases_s(results), scenario, two_stages=two_stages)
         timed, holes = _complete(timed)
         summary = _summary(results, timed)
-        summary = replace(summary, counts=_counts(timed), notes=(*summary.notes, *holes))
+        summary = replace(summary, cpu=_cpu(results, timed), counts=_counts(timed), notes=(*summary.notes, *holes))
     # ValueError and KeyError are what pyarrow raises for a damaged file and for a missing column.
     except (HarnessError, OSError, ValueError, KeyError) as error:
         reason = f"samples cannot be used: {reason_of(error)}"
@@ -248,6 +249,29 @@ def _disagreements(jobs: Sequence[StoredJob]) -> int | None:
     queries = set(itertools.chain.from_iterable(rankings))
     first = rankings[0]
     return sum(any(other.get(query) != first.get(query) for other in rankings[1:]) for query in queries)
+
+
+def _cpu(results: Sequence[Result], timed: Timings) -> CpuUse:
+    """Return the CPU time of a query; of ``server`` over the probes that confirmed each job's rate.
+
+    The interval is Student's over the jobs, for these queries.
+    """
+    if results[0].spec.cell.scenario == "server":
+        timed = confirming_samples(results, timed)
+    answered = dict(zip(timed.trials, np.bincount(timed.trial, minlength=len(timed.trials)).tolist(), strict=True))
+    totals = [
+        np.sum([(one.cpu_s, one.wall_s, answered[job, one.trial]) for one in seen], axis=0)
+        for result in results
+        for job in (result.spec.job,)
+        if (seen := [one for one in result.observed.trial_cpu if answered.get((job, one.trial))])
+    ]
+    if len(totals) < len(results):
+        return CpuUse(per_query_s=Estimate(None, reason="the CPU time of its trials was not stored; measure it again"))
+    cpu_s, wall_s, queries = (float(total) for total in np.sum(totals, axis=0))
+    by_job = [float(total[0] / total[2]) for total in totals]
+    return CpuUse(
+        per_query_s=stats.these_queries(cpu_s / queries, by_job), busy_cpus=cpu_s / wall_s if wall_s > 0 else None
+    )
 
 
 # Queries per second are never 1 / latency (measuring rule 10).

@@ -57,6 +57,12 @@ HARM_METHOD = (
 )
 FIRST_STAGE_METHOD = f"{CEILING_METHOD} {GAIN_METHOD} {HARM_METHOD}"
 NULL_METHOD = "null answers at once, without a search: its latency is what harness itself adds to a query"
+CPU_METHOD = (
+    "CPU ms per query: what the kernel counted for the whole job between two readings around each trial, over the "
+    "trial's queries; its interval is Student's over processes. The driver's own work is in it (the null system's rows "
+    "show how much)."
+)
+IDLE_METHOD = "Idle: 1 - CPU time / (length of the trials x CPUs of the priced machine)."
 MAPPED_METHOD = "Peak mapped: file pages that the job had mapped; the kernel may take them back at any time."
 
 
@@ -73,6 +79,7 @@ def of_table(
         notes.append(THROUGHPUT_METHOD)
     mapped = any(row.resources.peak_mapped_bytes is not None for row in rows)
     notes.append(f"{MEMORY_METHOD} {MAPPED_METHOD}" if mapped else MEMORY_METHOD)
+    notes += [f"{CPU_METHOD} {IDLE_METHOD}"] if any(row.cpu.busy_cpus is not None for row in rows) else []
     notes += [WORK_METHOD] if any(row.counts for row in rows) else []
     notes += [FIRST_STAGE_METHOD] if any(row.first_stage for row in rows) else []
     notes += [*of_cost(rows, choice), *_of_tokens(rows), *_of_index_cost(rows, storage)]

@@ -284,6 +284,7 @@ def _with_latency(row: Row, summary: CellSummary) -> Row:
         trials=summary.trials,
         latency=summary.latency,
         throughput_qps=summary.throughput_qps,
+        cpu=summary.cpu,
         counts=summary.counts,
         notes=(*row.notes, *summary.notes),
     )

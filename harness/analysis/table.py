@@ -237,6 +237,14 @@ class Resources:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CpuUse:
+    """CPU time of a query, over all trials whose counters were read, and the CPUs that were busy meanwhile (mean)."""
+
+    per_query_s: Estimate = Estimate(None)
+    busy_cpus: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class IndexFigures:
     """The index of a row and its build.
 
@@ -331,6 +339,7 @@ class Row:
     measures: dict[str, Estimate] = field(default_factory=dict)
     latency: Latency = Latency()
     throughput_qps: Estimate = Estimate(None)
+    cpu: CpuUse = CpuUse()
     latency_target_s: float | None = None
     latency_percentile: float | None = None
     counts: dict[str, float] = field(default_factory=dict)
@@ -368,6 +377,12 @@ class Row:
     def measured(self, measure: str) -> float | None:
         """Return the value of a measure, if there is one."""
         return self.measures.get(measure, Estimate(None)).value
+
+    @property
+    def idle_share(self) -> float | None:
+        """Return the share of the priced machine's CPU time that the trials left unused; ``None``: not known."""
+        busy = self.cpu.busy_cpus
+        return None if busy is None or self.price is None else max(0.0, 1 - busy / self.price.vcpus)
 
     @property
     def padding_share(self) -> float | None:

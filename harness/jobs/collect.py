@@ -201,6 +201,7 @@ def collect(job: LaunchRequest, ended: LaunchEnd, unknown_ids: Callable[[set[str
             memory=ended.memory.summary(phases),
             canary=ended.canary,
             counters=ended.counters.summary(phases),
+            trial_cpu=ended.counters.by_trial(phases) if job.spec.pause else (),
             gpu=ended.gpus.summary(phases) if ended.gpus else None,
             placement=ended.placement,
             shared_host=shared_host(),

@@ -228,6 +228,17 @@ FIXED: dict[str, tuple[Figure, ...]] = {
             screen=FirstScreen("index", heading=lambda cell: f"index {cell}", dropped=2),
         ),
         figure_of(
+            "cpu_per_query_ms", "ms", "CPU time of a query, all threads together, with the driver's own",
+            "cpu.per_query_s", 1e3,
+            interval="95 % interval, for fresh processes", bounds="95 %", short="cpu", label="CPU time of a query",
+            header="CPU ms per query (95 %)", optional=True, told="CPU time", method=notes.CPU_METHOD,
+        ),
+        figure_of(
+            "idle_share", "fraction", "share of the priced machine's CPU time that the trials left unused",
+            "idle_share", short="idle", label="idle", percent=True, optional=True, told="CPU time",
+            method=notes.IDLE_METHOD,
+        ),
+        figure_of(
             "load_s", "s", "time from the start to the first query; not part of any latency", "resources.load_s",
             label="load", places=EVERYWHERE - {Place.EXPLAIN},
         ),

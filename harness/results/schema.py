@@ -116,6 +116,18 @@ class Counters:
 
 
 @dataclass(frozen=True)
+class TrialCpu:
+    """CPU time of one trial (``cpu_s``), by the counter that the kernel keeps for the whole job, and its length.
+
+    The driver's own work for the trial is in it: a few milliseconds, as the null system's jobs show.
+    """
+
+    trial: int
+    cpu_s: float
+    wall_s: float
+
+
+@dataclass(frozen=True)
 class GpuUse:
     """NVML's counters of a job's GPUs, all together; ``None``: not reported.
 
@@ -324,7 +336,8 @@ class Observed:
 
     ``throttled_periods`` and ``oom_kills`` are the kernel's counters as the host read them, because an image's claim
     proves nothing. ``canary`` was read before, between and after the trials, or before and after the build.
-    ``counters`` cover the trials, or the build alone. ``gpu`` is ``None`` for a job without GPUs, or where they
+    ``counters`` cover the trials, or the build alone; ``trial_cpu`` has each trial whose start and end were read.
+    ``gpu`` is ``None`` for a job without GPUs, or where they
     could not be followed. ``shared_host``: other jobs of AWS Batch may have run there at the same time.
     """
 
@@ -334,6 +347,7 @@ class Observed:
     memory: Memory = Memory()
     canary: tuple[CanaryReading, ...] = ()
     counters: Counters = Counters()
+    trial_cpu: tuple[TrialCpu, ...] = ()
     gpu: GpuUse | None = None
     placement: Placement | None = None
     shared_host: bool = False

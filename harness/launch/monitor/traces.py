@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from harness.driver.records import Phase
-from harness.results.schema import Counters, GpuReading, GpuUse, Memory
+from harness.results.schema import Counters, GpuReading, GpuUse, Memory, TrialCpu
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,21 @@ class CounterTrace:
         )
 
 
+    def by_trial(self, phases: Sequence[Phase]) -> tuple[TrialCpu, ...]:
+        """Return the CPU time of each trial that has a reading just before its start and just after its end."""
+        found = []
+        for trial in trials_of(phases):
+            if not (numbered := _TRIAL.fullmatch(trial.name)):
+                continue
+            slack_ns = max(_LEAST_SLACK_NS, round(_SLACK * (trial.end_ns - trial.start_ns)))
+            before = [one for one in self.readings if 0 <= trial.start_ns - one.t_ns <= slack_ns]
+            after = [one for one in self.readings if 0 <= one.t_ns - trial.end_ns <= slack_ns]
+            used_ns = _less(after[0].cpu_ns, before[-1].cpu_ns) if before and after else None
+            if used_ns is not None:
+                found.append(TrialCpu(int(numbered[1]), used_ns / 1e9, (trial.end_ns - trial.start_ns) / 1e9))
+        return tuple(found)
+
+
 @dataclass(frozen=True)
 class ForeignProcesses:
     """Processes of others on the job's GPUs, and the memory that they hold (None: unknown)."""
@@ -198,7 +213,9 @@ def _grown(first_mj: int | None, last_mj: int | None) -> int | None:
     return last_mj - first_mj
 
 
-_TRIAL = re.compile(r"trial-\d+")
+_TRIAL = re.compile(r"trial-(\d+)")
+# How long before a trial and after it its counter may be read: there the job waits for queries and does nothing.
+_LEAST_SLACK_NS, _SLACK = 50_000_000, 0.005
 
 
 AnyReading = TypeVar("AnyReading", CounterReading, GpuMoment)
