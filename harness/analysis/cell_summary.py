@@ -31,6 +31,7 @@ from harness.untrusted import reason_of, sha256
 # The percentiles that a table shows.
 SHOWN = ("p50", "p95", "p99")
 _MISSING = Estimate(None)
+_NO_CPU = CpuUse()
 # This count is a model's size, so it is the same for each query.
 _SIZE = "parameters"
 _NEGATIVE = "a sample has a negative time; let the adapter report a duration"
@@ -51,7 +52,7 @@ class CellSummary:
     trials: int | None = None
     reason: str | None = None
     throughput_qps: Estimate = _MISSING
-    cpu: CpuUse = CpuUse()
+    cpu: CpuUse = _NO_CPU
     counts: dict[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     by_query_s: dict[str, float] = field(default_factory=dict)

@@ -58,9 +58,9 @@ HARM_METHOD = (
 FIRST_STAGE_METHOD = f"{CEILING_METHOD} {GAIN_METHOD} {HARM_METHOD}"
 NULL_METHOD = "null answers at once, without a search: its latency is what harness itself adds to a query"
 CPU_METHOD = (
-    "CPU ms per query: what the kernel counted for the whole job between two readings around each trial, over the "
-    "trial's queries; its interval is Student's over processes. The driver's own work is in it (the null system's rows "
-    "show how much)."
+    "CPU ms per query: the CPU time that the kernel counted for the job from just before each trial to just after it, "
+    "over the trial's queries; its interval is Student's over processes. The part of harness itself is subtracted: the "
+    "CPU time of a query of the null system in the same envelope, where that was measured."
 )
 IDLE_METHOD = "Idle: 1 - CPU time / (length of the trials x CPUs of the priced machine)."
 MAPPED_METHOD = "Peak mapped: file pages that the job had mapped; the kernel may take them back at any time."

@@ -70,6 +70,7 @@ def build_rows(
         (_overhead(pooling.pool(cells[key], keys), levels[key.origin]) for key in null),
         key=lambda item: (item.suite, item.profile, item.isolation.name, item.origin or "", item.key),
     )
+    rows = tuple(_without_driver(row, overhead) for row in rows)
     table = Table(rows, tuple(map(str, evaluator.measures)), overhead=tuple(overhead))
     return RowSet(table, tuple(cell for _, cell in built))
 
@@ -328,6 +329,18 @@ def _with_evaluation(row: Row, evaluation: JobEvaluation, measures: Sequence[Any
         first_stage=evaluation.first_stage,
         notes=(*row.notes, *basis.notes, *evaluation.notes, *measure_notes(judged, deep, row.k), *of_distances),
     )
+
+
+def _without_driver(row: Row, overhead: Iterable[Overhead]) -> Row:
+    """Return a row that knows harness's own part of its CPU time, where the null system was measured too."""
+    measured = (
+        null.cpu.per_query_s.value
+        for null in overhead
+        if (null.suite, null.profile, null.isolation, null.origin)
+        == (row.suite, row.profile, row.isolation, row.origin)
+    )
+    driver_s = next((seconds for seconds in measured if seconds is not None), None)
+    return replace(row, cpu=replace(row.cpu, driver_s=driver_s if row.scenario == "single_stream" else None))
 
 
 def _overhead(pool: Pool, levels: machine_speed.Levels) -> Overhead:

@@ -238,10 +238,28 @@ class Resources:
 
 @dataclass(frozen=True, kw_only=True)
 class CpuUse:
-    """CPU time of a query, over all trials whose counters were read, and the CPUs that were busy meanwhile (mean)."""
+    """CPU time of a query over all trials, as the kernel counted it, and the mean number of busy CPUs meanwhile.
+
+    ``driver_s`` is harness's own part of ``per_query_s``: the null system's in the same envelope (``None``: not known).
+    """
 
     per_query_s: Estimate = Estimate(None)
     busy_cpus: float | None = None
+    driver_s: float | None = None
+
+    @property
+    def of_system_s(self) -> Estimate:
+        """Return the CPU time of a query without harness's own part, where that is known."""
+        driver_s = self.driver_s or 0.0
+        return self.per_query_s.map(lambda seconds: max(0.0, seconds - driver_s))
+
+    @property
+    def busy_with_system(self) -> float | None:
+        """Return the mean number of CPUs that were busy with the system; ``None``: not known."""
+        whole_s, own_s = self.per_query_s.value, self.of_system_s.value
+        if self.busy_cpus is None or not whole_s or own_s is None:
+            return self.busy_cpus
+        return self.busy_cpus * own_s / whole_s
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -381,7 +399,7 @@ class Row:
     @property
     def idle_share(self) -> float | None:
         """Return the share of the priced machine's CPU time that the trials left unused; ``None``: not known."""
-        busy = self.cpu.busy_cpus
+        busy = self.cpu.busy_with_system
         return None if busy is None or self.price is None else max(0.0, 1 - busy / self.price.vcpus)
 
     @property
@@ -419,6 +437,7 @@ class Overhead:
     reasons: tuple[str, ...]
     key: str
     latency: Latency = Latency()
+    cpu: CpuUse = CpuUse()
     origin: str | None = None
 
 

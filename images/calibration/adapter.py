@@ -6,7 +6,8 @@ All parameters are optional.
 ``service_ms``         how long a search takes; with ``sigma`` the median of a lognormal distribution whose quantile
                        number the query text carries (its last word, between 0 and 1)
 ``how``                ``spin`` (default), ``sleep``, ``child`` (a child process spins, asked over a pipe), or
-                       ``threads`` (``workers`` threads at once, of which no one is told)
+                       ``threads`` (``workers`` threads at once, of which no one is told), or ``burn`` (each of
+                       ``workers`` threads takes ``burn_ms`` of CPU time by its own clock, then all rest ``service_ms``)
 ``slow_first``         that many searches are slower: ``slow_factor`` times at first, falling evenly to once
 ``drift``              factor from one trial to the next; with ``ranking = "trial"`` the ranking turns with each trial
 ``lead``, ``sample``   searches before the first trial, and in each: a trial is told by counting
@@ -78,7 +79,8 @@ class Calibration(Adapter):
         self._elapsed_ns = 0
         self._seen: set[str] = set()
         self._leaked: list[bytes] = []
-        self._spend = _spender(str(self.params.get("how", "spin")), int(self.params.get("workers", 1)))
+        workers, burn_ns = int(self.params.get("workers", 1)), round(float(self.params.get("burn_ms", 0)) * 1e6)
+        self._spend = _spender(str(self.params.get("how", "spin")), workers, burn_ns)
         self._memory = self._take_memory(index_dir)
         if "sigma" in self.params:
             from statistics import NormalDist
@@ -189,13 +191,14 @@ def _anonymous(size: int) -> mmap.mmap | None:
     return memory
 
 
-def _spender(how: str, workers: int) -> Callable[[int, int], None]:
+def _spender(how: str, workers: int, burn_ns: int) -> Callable[[int, int], None]:
     """Return a function that passes the time from ``start_ns`` to ``deadline_ns`` (``perf_counter_ns``) in one way."""
     return {
         "spin": lambda: _spin,
         "sleep": lambda: _sleep,
         "child": _child_spins,
-        "threads": lambda: _threads_hash(workers),
+        "threads": lambda: _on_threads(workers, _hash),
+        "burn": lambda: _burn_and_rest(workers, burn_ns),
     }[how]()
 
 
@@ -241,12 +244,31 @@ def _child_spins() -> Callable[[int, int], None]:
     return spend
 
 
-def _threads_hash(workers: int) -> Callable[[int, int], None]:
-    """Let a pool of threads hash until the deadline and so wait for each other's CPU."""
+def _hash(deadline_ns: int) -> None:
+    """Hash until a moment."""
+    while perf_counter_ns() < deadline_ns:
+        hashlib.sha256(_BUFFER).digest()
 
-    def work(deadline_ns: int) -> None:
-        while perf_counter_ns() < deadline_ns:
-            hashlib.sha256(_BUFFER).digest()
+
+def _burn_and_rest(workers: int, burn_ns: int) -> Callable[[int, int], None]:
+    """Let threads burn CPU time, each by its own clock, then sleep for as long as was planted."""
+
+    def burn(_deadline_ns: int) -> None:
+        end_ns = time.thread_time_ns() + burn_ns
+        while time.thread_time_ns() < end_ns:
+            hashlib.sha256(_BUFFER[:4096]).digest()
+
+    together = _on_threads(workers, burn)
+
+    def spend(start_ns: int, deadline_ns: int) -> None:
+        together(start_ns, deadline_ns)
+        time.sleep((deadline_ns - start_ns) / 1e9)
+
+    return spend
+
+
+def _on_threads(workers: int, work: Callable[[int], None]) -> Callable[[int, int], None]:
+    """Let a pool of threads work at once, and so wait for each other's CPU."""
 
     def serve(asked: queue.SimpleQueue[int], done: queue.SimpleQueue[None]) -> None:
         while True:

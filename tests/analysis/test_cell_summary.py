@@ -15,7 +15,7 @@ from harness.analysis.table import Validity
 from harness.driver.records import Outcome, Probe, ScenarioParams
 from harness.pricing.prices import Snapshot
 from harness.results.isolation import CONTAINER, PROCESS
-from harness.results.schema import Cell, Memory, Placement, Result
+from harness.results.schema import NULL_SYSTEM, Cell, Memory, Placement, Result, TrialCpu
 from tests.support import sample_records
 from tests.support.sample_records import FakeJob
 from tests.support.stored_jobs import MIB, QUERIES, Maker, build_table, one
@@ -81,6 +81,37 @@ def test_jobs_of_a_cell_form_one_row(interleaved: Interleaved, snapshot: Snapsho
     assert row.latency.at_most_s["p95"].value == pytest.approx(3.54e-3, rel=0.02)
     assert row.latency.at_most_s["p99"].reason == "p99 needs 662 queries, timed 140"
     assert build_table(reversed(jobs), snapshot=snapshot).rows == (row,)
+
+
+def test_cpu_time_of_a_query_is_the_counted_time_less_that_of_the_null_system(
+    interleaved: Interleaved, make: Maker, snapshot: Snapshot
+) -> None:
+    jobs = [
+        replace(
+            job, result=sample_records.nested(job.result, {"trial_cpu": (TrialCpu(job.result.spec.job, cpu_s, 0.7),)})
+        )
+        for job, cpu_s in zip(interleaved(), (0.21, 0.21, 0.21, 0.28, 0.14), strict=True)
+    ]
+    row = one(jobs, snapshot)
+    # 1.05 s over 5 x 140 queries; Student's 2.776 times a deviation of 0.3536 ms, over the root of 5.
+    of_query = row.cpu.of_system_s
+    assert of_query.value == pytest.approx(1.5e-3)
+    assert (of_query.low, of_query.high) == pytest.approx((1.5e-3 - 0.439e-3, 1.5e-3 + 0.439e-3), rel=1e-3)
+    assert row.price is not None and row.price.vcpus == 1
+    assert row.cpu.busy_cpus == pytest.approx(0.3) and row.idle_share == pytest.approx(0.7)
+    null = make(NULL_SYSTEM, base_ms=0.001, changes={"trial_cpu": (TrialCpu(0, 0.07, 0.1),)}, warmup_queries=20)
+    (row,) = build_table([*jobs, null], snapshot=snapshot).rows
+    # 0.5 of its 1.5 ms are harness's own: 0.2 CPUs of one remain.
+    assert row.cpu.of_system_s.value == pytest.approx(1e-3) and row.idle_share == pytest.approx(0.8)
+
+
+def test_cpu_time_is_missing_where_a_job_has_not_stored_it(interleaved: Interleaved, snapshot: Snapshot) -> None:
+    first, *others = interleaved()
+    first = replace(first, result=sample_records.nested(first.result, {"trial_cpu": (TrialCpu(0, 0.2, 0.7),)}))
+    for jobs in (others, [first, *others]):
+        row = one(jobs, snapshot)
+        assert row.cpu.of_system_s.value is None and row.idle_share is None
+        assert "measure it again" in str(row.cpu.of_system_s.reason)
 
 
 def test_missing_jobs_make_a_row_noisy(interleaved: Interleaved, snapshot: Snapshot) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from harness.analysis.table import Cause, Finding, Latency, Overhead, Row, Table, Timing, Validity
+from harness.analysis.table import Cause, CpuUse, Finding, Latency, Overhead, Row, Table, Timing, Validity
 from harness.driver.records import Envelope, Outcome
 from harness.estimate import Estimate
 from harness.results.isolation import CONTAINER, PROCESS
@@ -97,7 +97,12 @@ def table() -> Table:
             hostile, "cpu1-mem256m", outcome=Outcome.CRASH, detail=f"=1+1 | {hostile}", price=None, price_note="no type"
         ),
         measured(
-            "bm25", "cpu1-mem1", 1.634, attempts=2, notes=("the newest of 2 ok results of this cell; not pooled",)
+            "bm25",
+            "cpu1-mem1",
+            1.634,
+            attempts=2,
+            notes=("the newest of 2 ok results of this cell; not pooled",),
+            cpu=CpuUse(per_query_s=Estimate(0.0015, 0.00145, 0.00155), busy_cpus=0.92),
         ),
         measured("minilm", "cpu1-mem1", 12.25, isolation=PROCESS, notes=("isolation: process",)),
         measured(

@@ -13,6 +13,7 @@ from harness.experiments.calibration.known_values import (
     MIB,
     BareMemory,
     Clean,
+    CpuTime,
     JobEnd,
     KnownValue,
     LognormalLatency,
@@ -116,6 +117,12 @@ def _mean(service_ms: float, how: str = "spin") -> Case:
     return Case(f"{how}-{service_ms:g}ms", known_value, {"service_ms": service_ms, "how": how})
 
 
+def _burn(burn_ms: float, rest_ms: float, workers: int) -> Case:
+    name = f"burn-{burn_ms:g}ms-rest-{rest_ms:g}ms" + (f"-{workers}-threads" if workers > 1 else "")
+    params: dict[str, Scalar] = {"how": "burn", "burn_ms": burn_ms, "service_ms": rest_ms, "workers": workers}
+    return Case(name, CpuTime(workers * burn_ms / 1e3), params)
+
+
 def _memory(name: str, anonymous_mib: int, mapped_mib: int | None = None, **params: Scalar) -> Case:
     bare = _BARE_CHILD if params.get("hold_in") == "child" else _BARE
     known_value = PeakMemory(bare, anonymous_mib * MIB, None if mapped_mib is None else mapped_mib * MIB)
@@ -161,6 +168,16 @@ LATENCY = (
     _group("latency-11", 11, _mean(100), protocol=_once(warmup_queries=2, warmup_cap=2)),
     _group("latency-4", 4, _mean(500), protocol=_once(warmup_queries=1, warmup_cap=1)),
     _group("distribution", 2000, Case("lognormal", LognormalLatency(0.3e-3, 0.8), {"service_ms": 0.3, "sigma": 0.8})),
+)
+
+# Queries after the trial, so that the job waits when its counters are read.
+CPU = (
+    _group(
+        "cpu-time",
+        40,
+        *(_burn(50, 0, 1), _burn(50, 50, 1), _burn(25, 0, 2), _burn(25, 50, 2)),
+        protocol=_once(repeats=2),
+    ),
 )
 
 SCENARIOS = (
@@ -287,4 +304,4 @@ OUTCOMES = (
     _group("hanging", 20, _fault("hang", Outcome.TIMEOUT, "more than 1 s"), protocol=_once(query_timeout_s=1.0)),
 )
 
-GROUPS = (*LATENCY, *SCENARIOS, *MEMORY, *NAMED, *OUTCOMES)
+GROUPS = (*LATENCY, *CPU, *SCENARIOS, *MEMORY, *NAMED, *OUTCOMES)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -23,8 +23,9 @@ from harness.results.schema import Result
 from harness.untrusted import Text, one_line
 
 MIB = 1 << 20
-# The larger of 1 % and 20 microseconds; the larger of 3 % and 8 MiB.
+# The larger of 1 % and 20 microseconds; 2 % of a CPU time; the larger of 3 % and 8 MiB.
 TIME_SHARE, TIME_S = 0.01, 20e-6
+CPU_SHARE = 0.02
 MEMORY_SHARE, MEMORY_BYTES = 0.03, 8 * MIB
 # Chance must not fail a calibration, so its intervals are wider than the 95 % of reports.
 CONFIDENCE = 0.999
@@ -173,6 +174,27 @@ class MeanLatency(KnownValue):
 
     def _compare(self, truth_s: float, mean_s: float) -> FigureVerdict:
         return time_verdict("mean", truth_s, mean_s)
+
+
+@dataclass(frozen=True)
+class CpuTime(KnownValue):
+    """A query's CPU time in seconds, all threads together; the system sleeps for the rest of the query."""
+
+    cpu_s: float
+
+    def verdicts(self, report: CaseReport) -> Iterator[FigureVerdict]:
+        """Compare the row's CPU time of a query, and the CPUs that were busy with it over the query's own length."""
+        cpu = report.row.cpu
+        if cpu.per_query_s.value is None or cpu.busy_cpus is None:
+            yield missing_verdict("CPU time", ms(self.cpu_s), cpu.per_query_s.reason or report.row.detail)
+            return
+        yield self._compare("CPU time", self.cpu_s, cpu.per_query_s.value, ms)
+        yield self._compare("busy CPUs", self.cpu_s / float(report.injected_s.mean()), cpu.busy_cpus, "{:.3f}".format)
+
+    @staticmethod
+    def _compare(figure: str, truth: float, measured: float, text: Callable[[float], str]) -> FigureVerdict:
+        error, ok = percent(measured - truth, truth), abs(measured / truth - 1) <= CPU_SHARE
+        return FigureVerdict(figure, text(truth), text(measured), error, f"{CPU_SHARE:.0%}", ok)
 
 
 @dataclass(frozen=True)

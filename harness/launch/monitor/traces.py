@@ -105,7 +105,6 @@ class CounterTrace:
             major_faults=total(lambda reading: reading.major_faults),
         )
 
-
     def by_trial(self, phases: Sequence[Phase]) -> tuple[TrialCpu, ...]:
         """Return the CPU time of each trial that has a reading just before its start and just after its end."""
         found = []

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from harness.analysis.table import Cause, Finding, Validity
+from harness.analysis.table import Cause, CpuUse, Finding, Validity
 from harness.driver import rate_search
 from harness.driver.records import MAX_PROBES, Outcome, Probe, ScenarioParams
 from harness.estimate import Estimate
@@ -55,6 +55,12 @@ def test_mean_tolerance_is_the_larger_of_1_percent_and_20_us(
     seen: Make, truth_s: float, found_s: float, ok: bool
 ) -> None:
     assert only(known_values.MeanLatency(truth_s), seen(latency_mean_s=Estimate(found_s))).ok is ok
+
+
+@pytest.mark.parametrize(("cpu_s", "busy", "oks_"), [(0.0509, 0.509, [True, True]), (0.0511, 0.489, [False, False])])
+def test_cpu_time_must_be_within_2_percent(seen: Make, cpu_s: float, busy: float, oks_: list[bool]) -> None:
+    found = seen([0.1, 0.1], [0.09, 0.11], cpu=CpuUse(per_query_s=Estimate(cpu_s), busy_cpus=busy))
+    assert oks(known_values.CpuTime(0.05), found) == oks_
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,8 @@ import pytest
 
 from harness.driver.records import Phase
 from harness.launch.monitor.traces import (
+    CounterReading,
+    CounterTrace,
     ForeignProcesses,
     GpuMoment,
     GpuTrace,
@@ -15,7 +17,7 @@ from harness.launch.monitor.traces import (
     over_trials,
     trials_of,
 )
-from harness.results.schema import GpuReading, GpuUse
+from harness.results.schema import GpuReading, GpuUse, TrialCpu
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,21 @@ def test_windows_are_empty_without_readings_or_trials() -> None:
 S = 1_000_000_000
 TRIALS = (Phase("load", 0, S), Phase("trial-0", 2 * S, 3 * S), Phase("trial-1", 5 * S, 6 * S))
 BUSY, IDLE = GpuReading(1980, ("sw_power_cap",)), GpuReading(345, ("gpu_idle",))
+
+
+def counted(*readings: tuple[float, float | None]) -> tuple[TrialCpu, ...]:
+    """What the trials used by readings of (time, CPU time), in seconds."""
+    trace = (CounterReading(round(t_s * S), None if cpu_s is None else round(cpu_s * S)) for t_s, cpu_s in readings)
+    return CounterTrace(tuple(trace)).by_trial(TRIALS)
+
+
+def test_cpu_time_of_a_trial_is_counted_from_the_last_reading_before_it_to_the_first_after_it() -> None:
+    first, second = TrialCpu(0, 0.75, 1.0), TrialCpu(1, 0.5, 1.0)
+    assert counted((1.96, 3), (1.99, 3), (2.5, 3.4), (3.01, 3.75), (4.99, 9), (6.0, 9.5)) == (first, second)
+    # Between two readings too far from the trial the job may have worked for something else.
+    assert counted((1.9, 3), (3.01, 3.75), (4.99, 9), (6.0, 9.5)) == (second,)
+    assert counted((1.99, None), (3.01, 3.75), (4.99, 9), (6.2, 9.5)) == ()
+    assert CounterTrace((CounterReading(0, 0), CounterReading(S, S))).by_trial((Phase("build", 0, S),)) == ()
 
 
 def moment(
