@@ -60,6 +60,7 @@ GROUPS = {
         "instances": "instance types with enough CPUs and memory",
         "prices": "the price lists and their ages; fetch new ones",
         "reprice": "stored results at other prices",
+        "bill": "the cost of a month at your traffic",
     },
     "Use other machines": {
         "worker": "measure for `harness run --work FOLDER`",

@@ -10,10 +10,11 @@ from typing import Any
 from harness import config
 from harness.analysis import published, published_measures
 from harness.errors import FileError
+from harness.estimate import Estimate
 from harness.jobs import suite
 from harness.launch.images import catalog, locks, pins, recipes, registry
 from harness.launch.images.dockerfile import Dockerfile
-from harness.pricing import instances, prices, token_prices
+from harness.pricing import bill, instances, prices, token_prices
 from harness.untrusted import read_whole
 from tests.fuzz.child import NAMED, Reader
 from tests.support.package_index import PackageIndex
@@ -115,6 +116,16 @@ def _read_tokens(folder: Path, _scratch: Path) -> object:
     return config.validate(token_prices.TokenPriceFile, config.read_toml(path), path)
 
 
+def _make_traffic(folder: Path) -> None:
+    numbers = "queries_per_month = 3e6\npeak = 2.5\ndocuments = 8800000\nchanged = 0.05\nbuilds = 1\nmachines = 2\n"
+    (folder / "traffic.toml").write_text(f"[traffic]\n{numbers}", encoding="utf-8")
+
+
+def _read_traffic(folder: Path, _scratch: Path) -> object:
+    traffic = bill.read_traffic(folder / "traffic.toml", {"builds": 2.0})
+    return bill.bill(bill.Service(capacity_qps=Estimate(100.0), usd_per_hour=0.05), traffic)
+
+
 def _make_published(folder: Path, name: str) -> None:
     source = _ROOT / "results" / "published" / name
     for path in source.iterdir():
@@ -129,6 +140,7 @@ def _published(name: str, read: Any, *files: str) -> Reader:
 
 
 READERS = (
+    Reader("traffic", _make_traffic, _read_traffic, ("traffic.toml",), skips=NAMED, weight=0.3),
     Reader("suites", _make_suites, _read_suites, tuple(f"{name}.toml" for name in _SUITES), skips=NAMED, weight=0.5),
     Reader(
         "systems",

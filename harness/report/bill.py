@@ -1,0 +1,304 @@
+"""Report on a month's bill: few lines for people, every row and part for programs."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from harness.analysis.bills import BillGroup, SystemBill
+from harness.analysis.row_pricing import is_own_machine
+from harness.analysis.table import Row, Table
+from harness.commands import option
+from harness.driver.records import Outcome
+from harness.errors import counted
+from harness.pricing import bill
+from harness.pricing.bill import Traffic
+from harness.report.document import (
+    MOST_LINES,
+    Escape,
+    Grid,
+    GridColumn,
+    ReportDocument,
+    Section,
+    Value,
+    at_most,
+    bounded,
+    grid_of,
+    joined_by_and,
+    left_out_records,
+    lines_of_records,
+    number,
+    price_facts,
+    system_name,
+    with_ends,
+)
+from harness.report.hardware import NOT_MEASURED, hardware
+from harness.report.row_figures import COST_HEADER, facts
+from harness.report.sentences import noise
+from harness.report.summary import doubts, tone
+from harness.report.writers import narrowed
+
+# Version of the JSON.
+BILL_VERSION = 1
+# Stands for less than a cent, or than a hundredth of a per cent.
+_LESS = "<0.01"
+_TOTAL, _MONTH = "US$/month", "a month"
+# What decides least, first.
+_DROPPED = ("storage", "builds", "hardware", "search", COST_HEADER)
+
+
+def bill_document(groups: Sequence[BillGroup], traffic: Traffic, table: Table) -> ReportDocument:
+    """Return the document: people see each row's bill, CSV has a line for each row, JSON all that is known."""
+    return ReportDocument(
+        sections=lambda escape: _sections(groups, traffic, escape),
+        lines=lambda: lines_of_records(_records(groups, traffic), _CSV),
+        content=lambda: {
+            "bill_version": BILL_VERSION,
+            "traffic": traffic.model_dump(),
+            "prices": price_facts(table),
+            "groups": [_content(group, traffic) for group in groups],
+        },
+    )
+
+
+def answer(
+    groups: Sequence[BillGroup], traffic: Traffic, table: Table, escape: Escape, width: int | None = None
+) -> Iterator[Section]:
+    """Yield, for each group, its bills, a sentence on the cheapest, and notes; at most five lines in all at the end.
+
+    ``width``: of the terminal; columns that matter least are left out until the grid fits.
+    """
+    prices = f"prices {table.price_provider} {table.price_region} {table.price_date}" if table.price_date else ""
+    for place, group in enumerate(groups):
+        title = ", ".join(filter(None, (_name(group, groups), _words(traffic), "" if place else prices)))
+        grid = narrowed(functools.partial(_grid, group, escape), _DROPPED, width)
+        notes: tuple[str, ...] = ()
+        if group is groups[-1]:
+            rows = [one.row for each in groups for one in each.bills]
+            lines = [
+                *map(escape, left_out_records(table)),
+                *map(escape, _assumptions(groups, traffic)),
+                *doubts(rows, escape),
+                *map(escape, _left_out(groups)),
+            ]
+            notes = (*at_most(lines, MOST_LINES - 1), "all rows and parts: --wide, --format csv")
+        yield Section(
+            lead=(escape(title),), grids=(grid,) if group.bills else (), after=(_sentence(group, escape),), notes=notes
+        )
+
+
+def _name(group: BillGroup, groups: Sequence[BillGroup]) -> str:
+    """Return the dataset, and what tells the group from the dataset's others."""
+    rivals = [other.place for other in groups if other.place.dataset == group.place.dataset]
+    told = []
+    for own, values in zip(group.place[1:], zip(*(rival[1:] for rival in rivals), strict=True), strict=True):
+        if len(set(values)) > 1:
+            told.append(str(own) if own is not group.place.corpus_sha256 else f"documents {str(own)[:8]}")
+    return ", ".join((group.place.dataset, *told))
+
+
+def _words(traffic: Traffic) -> str:
+    return (
+        f"{large(traffic.queries_per_month)} queries a month ({number(traffic.mean_qps)} a second, "
+        f"{number(traffic.peak_qps)} in the busiest hour)"
+    )
+
+
+def large(amount: float) -> str:
+    """Return a large number in words of three digits: ``3 million``, ``610 million``, ``1.58 billion``."""
+    for size, word in ((1e12, " trillion"), (1e9, " billion"), (1e6, " million"), (1e3, " thousand")):
+        if amount >= size * 0.9995:
+            return f"{float(f'{amount / size:.3g}'):g}{word}"
+    return f"{amount:.3g}"
+
+
+def _money(usd: float | None) -> str:
+    """Return US$ in three digits; what is less than a cent says only that."""
+    if usd is None or usd == 0 or usd >= 0.01:
+        return f"{usd:,.0f}" if usd is not None and usd >= 100 else number(usd)
+    return _LESS
+
+
+def _rounded(usd: float | None) -> str:
+    return f"{usd:,.0f}" if usd is not None and usd >= 10 else _money(usd)
+
+
+def _rented(one: SystemBill) -> str:
+    price = one.row.price
+    assert price is not None, "a row without a price has no bill"
+    mark = "" if is_own_machine(one.row, price) else NOT_MEASURED
+    return f"{one.bill.machines} x {price.instance_type}{mark}"
+
+
+def _busy(one: SystemBill) -> str:
+    percent = 100 * one.bill.busy
+    return f"{number(percent) if percent >= 0.01 or not percent else _LESS} %"
+
+
+def _grid(group: BillGroup, escape: Escape, without: Sequence[str] = ()) -> Grid:
+    best = {id(one) for one in group.cheapest}
+    alone = len(best) == 1
+    columns: list[GridColumn[SystemBill]] = [
+        ("system", False, lambda one: system_name(one.row, escape)),
+        ("hardware", False, lambda one: escape(hardware(one.row))),
+        ("machines", False, lambda one: escape(_rented(one))),
+        ("busy", True, _busy),
+        ("search", True, lambda one: _money(one.bill.search_usd)),
+        ("builds", True, lambda one: _money(_sum(one.bill.builds_usd, one.bill.changes_usd))),
+        ("storage", True, lambda one: _money(one.bill.storage_usd)),
+        (_TOTAL, True, lambda one: _money(one.bill.total_usd.value)),
+        (COST_HEADER, True, lambda one: number(one.bill.usd_per_million)),
+        ("", False, lambda one: ", ".join(filter(None, _states(one, id(one) in best, alone=alone)))),
+    ]
+    kept = [column for column in columns if column[0] not in without]
+    return grid_of(group.bills, kept, tones=[tone(one.row, good=id(one) in best) for one in group.bills])
+
+
+def _states(one: SystemBill, cheapest: bool, *, alone: bool) -> tuple[str, str]:
+    return "" if not cheapest else "cheapest" if alone else "within 1 %", one.row.validity.doubt
+
+
+def _sum(*parts: float | None) -> float | None:
+    known = [part for part in parts if part is not None]
+    return sum(known) if known else None
+
+
+def _sentence(group: BillGroup, escape: Escape) -> str:
+    """Say what the cheapest costs, which others cost the same, and at which traffic that changes."""
+    if not group.bills:
+        ended = Counter(reason for row, reason in group.left_out if row.outcome is Outcome.OK)
+        reasons = ended or Counter(reason for _, reason in group.left_out)
+        return escape(f"No row has a bill ({reasons.most_common(1)[0][0]}).")
+    first = group.cheapest[0]
+    text = (
+        f"{escape(_rented(first).rstrip(NOT_MEASURED))}, US$ {_rounded(first.bill.total_usd.value)} {_MONTH}, "
+        f"{_busy(first)} busy"
+    )
+    change = group.change
+    until = "" if change is None else f" up to {large(change.queries_per_month)} queries {_MONTH}"
+    then = f"; from there on {_called(group.then, escape)}" if change else ""
+    if len(group.cheapest) == 1:
+        text += f": {_called(group.cheapest, escape)} is the cheapest{until}{then}."
+    elif len(group.cheapest) == len(group.bills):
+        every = "both systems" if len(group.bills) == 2 else f"all {len(group.bills)} rows"
+        text += f": {every} cost the same (within 1 %){until}{then}."
+    else:
+        text += f": {_called(group.cheapest, escape)} cost the same (within 1 %), and are the cheapest{until}{then}."
+    return text + noise([one.row for one in (*group.cheapest, *group.then)], escape)
+
+
+def _called(bills: Sequence[SystemBill], escape: Escape) -> str:
+    shown = [system_name(one.row, escape) for one in bills[:3]]
+    more = [f"{len(bills) - 3} others"] if len(bills) > 3 else []
+    return joined_by_and([*dict.fromkeys(shown), *more])
+
+
+def _assumptions(groups: Sequence[BillGroup], traffic: Traffic) -> Iterator[str]:
+    """Yield what the bills assume: how many queries a machine answers, and how builds grow."""
+    bills = [one for group in groups for one in group.bills]
+    single = [one for one in bills if not one.loaded]
+    if single:
+        every = "A machine" if len(single) == len(bills) else f"For {counted(len(single), 'row')} a machine"
+        yield (
+            f"{every} is taken to answer one query after the other, without waiting; scenario server measures how many "
+            "a second it answers within a latency."
+        )
+    sizes = {one.row.index.documents for one in bills if one.row.index.documents}
+    if traffic.documents and sizes - {traffic.documents}:
+        yield (
+            f"Builds and storage are scaled linearly from {joined_by_and([f'{size:,}' for size in sorted(sizes)])} to "
+            f"{traffic.documents:,} documents; latency is not."
+        )
+    if "peak" not in traffic.model_fields_set:
+        yield f"The busiest hour is taken to have {traffic.peak:g} times the mean rate ({option('peak')})."
+    if any(one.bill.builds_usd is None for one in bills):
+        yield "A dash: the cost of a build or of storage is not known, and is not in the sum."
+
+
+def _left_out(groups: Sequence[BillGroup]) -> Iterator[str]:
+    """Yield which rows have no bill, by reason."""
+    reasons: dict[str, list[str]] = {}
+    for group in groups:
+        for row, reason in group.left_out:
+            reasons.setdefault(reason, []).append(f"{row.system} ({hardware(row)})")
+    for reason, rows in reasons.items():
+        yield f"left out: {joined_by_and(rows[:3])}{' and others' if len(rows) > 3 else ''}: {reason}"
+
+
+def _sections(groups: Sequence[BillGroup], traffic: Traffic, escape: Escape) -> Iterator[Section]:
+    for group in groups:
+        columns: list[GridColumn[SystemBill]] = [
+            ("system", False, lambda one: system_name(one.row, escape)),
+            ("hardware", False, lambda one: escape(hardware(one.row))),
+            ("machines", False, lambda one: escape(_rented(one))),
+            ("queries/s of one (interval)", True, lambda one: bounded(one.service.capacity_qps)),
+            ("busy", True, _busy),
+            ("search", True, lambda one: number(one.bill.search_usd)),
+            ("builds", True, lambda one: number(one.bill.builds_usd)),
+            ("changed documents", True, lambda one: number(one.bill.changes_usd)),
+            ("storage", True, lambda one: number(one.bill.storage_usd)),
+            (f"{_TOTAL} (interval)", True, lambda one: bounded(one.bill.total_usd)),
+            (COST_HEADER, True, lambda one: number(one.bill.usd_per_million)),
+            ("validity", False, lambda one: one.row.validity.value),
+        ]
+        yield Section(
+            title=escape(_name(group, groups)),
+            lead=(escape(_words(traffic)),),
+            grids=(grid_of(group.bills, columns),) if group.bills else (),
+            after=(_sentence(group, escape),),
+        )
+    lines = (*_assumptions(groups, traffic), *_left_out(groups), f"{bill.FORMULA}.")
+    yield Section(notes=tuple(map(escape, lines)))
+
+
+_NAMES = ("dataset", "scenario", "isolation", "suite", "system", "hardware_profile", "validity")
+_PRICED = ("instance_type", "price_usd_per_hour", "price_date")
+_CSV = (
+    *(*_NAMES, "key", *_PRICED, *Traffic.model_fields, "capacity_qps", "capacity_qps_low", "capacity_qps_high"),
+    *("capacity_from", "machines_rented", "busy_share", "usd_search", "usd_builds", "usd_changes", "usd_storage"),
+    *("usd_month", "usd_month_low", "usd_month_high", "usd_per_million_queries", "cheapest", "reason"),
+)
+
+
+def _records(groups: Sequence[BillGroup], traffic: Traffic) -> Iterator[dict[str, Any]]:
+    """Yield a line for each row, the least bill first, then the rows without one."""
+    for group in groups:
+        yield from (_values(one, group, traffic) for one in group.bills)
+        yield from ({**_facts(row), "reason": reason} for row, reason in group.left_out)
+
+
+def _facts(row: Row) -> dict[str, Value]:
+    return {**facts(row, *_NAMES, *_PRICED), "key": row.per_query_key}
+
+
+def _values(one: SystemBill, group: BillGroup, traffic: Traffic) -> dict[str, Any]:
+    found = one.bill
+    return {
+        **_facts(one.row),
+        **traffic.model_dump(),
+        **with_ends("capacity_qps", one.service.capacity_qps),
+        "capacity_from": "server" if one.loaded else "one query after the other",
+        "machines_rented": found.machines,
+        "busy_share": found.busy,
+        "usd_search": found.search_usd,
+        "usd_builds": found.builds_usd,
+        "usd_changes": found.changes_usd,
+        "usd_storage": found.storage_usd,
+        **with_ends("usd_month", found.total_usd),
+        "usd_per_million_queries": found.usd_per_million,
+        "cheapest": any(one is other for other in group.cheapest),
+    }
+
+
+def _content(group: BillGroup, traffic: Traffic) -> dict[str, Any]:
+    keys = [one.row.per_query_key for one in group.cheapest]
+    return {
+        **group.place._asdict(),
+        "cheapest": keys,
+        "change": None if group.change is None else asdict(group.change),
+        "bills": [_values(one, group, traffic) for one in group.bills],
+        "left_out": [{**_facts(row), "reason": reason} for row, reason in group.left_out],
+    }
