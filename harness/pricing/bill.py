@@ -35,12 +35,16 @@ FORMULA = (
 class Traffic(ConfigModel):
     """``[traffic]``: the queries and documents of a service."""
 
-    queries_per_month: float = Field(ge=0, description="queries in a month of 730 hours")
-    peak: float = Field(default=3.0, ge=1, description="rate of the busiest hour over the mean rate")
-    documents: int | None = Field(default=None, ge=1, description="documents; by default as many as were measured")
-    changed: float = Field(default=0.0, ge=0, description="share of the documents that are indexed again each month")
-    builds: float = Field(default=1.0, ge=0, description="builds of the whole index each month")
-    machines: int = Field(default=1, ge=1, description="fewest machines; 2 where one may fail")
+    queries_per_month: float = Field(ge=0, le=1e15, description="queries in a month of 730 hours")
+    peak: float = Field(default=3.0, ge=1, le=1e6, description="rate of the busiest hour over the mean rate")
+    documents: int | None = Field(
+        default=None, ge=1, le=10**13, description="documents; by default as many as were measured"
+    )
+    changed: float = Field(
+        default=0.0, ge=0, le=1000, description="share of the documents that are indexed again each month"
+    )
+    builds: float = Field(default=1.0, ge=0, le=1e5, description="builds of the whole index each month")
+    machines: int = Field(default=1, ge=1, le=10**6, description="fewest machines; 2 where one may fail")
 
     @property
     def mean_qps(self) -> float:
