@@ -233,7 +233,13 @@ class Resources:
     peak_gpu_bytes: int | None = _pooled("observed.memory.peak_gpu_bytes", max)
     gpu_energy_j: float | None = None
     load_s: float | None = _pooled("measured.load_s", statistics.median_low)
+    ready_s: float | None = _pooled("observed.ready_s", statistics.median_low)
     first_query_s: float | None = _pooled("answers.first_query_s", statistics.median_low)
+
+    @property
+    def cold_start_s(self) -> float | None:
+        """Return the time from the start to the first answer; ``None``: not measured."""
+        return None if self.ready_s is None or self.first_query_s is None else self.ready_s + self.first_query_s
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -204,6 +204,7 @@ def collect(job: LaunchRequest, ended: LaunchEnd, unknown_ids: Callable[[set[str
             trial_cpu=ended.counters.by_trial(phases) if job.spec.pause else (),
             gpu=ended.gpus.summary(phases) if ended.gpus else None,
             placement=ended.placement,
+            ready_s=ended.ready_s,
             shared_host=shared_host(),
         ),
         ended.wall_s,

@@ -112,7 +112,7 @@ class LaunchEnd:
     """End of a job, observed from outside; ``oom_kills`` and ``throttled_periods`` are the cgroup's counters.
 
     ``canary`` holds the machine's readings before, between and after the trials, or before and after the build;
-    ``handed`` the trials.
+    ``handed`` the trials.  ``ready_s``: from the start until the job asked for its first queries.
     """
 
     exit_code: int | None = None
@@ -128,6 +128,7 @@ class LaunchEnd:
     canary: tuple[CanaryReading, ...] = ()
     placement: Placement | None = None
     handed: tuple[TrialTimes, ...] = ()
+    ready_s: float | None = None
 
 
 class Launcher(ABC):

@@ -167,14 +167,13 @@ class DockerLauncher(Launcher):
             gpus = stack.enter_context(gpu.following(envelope.gpus))
             canary = CanaryLog(self._canary, placement, job, gpus)
             canary.take("before")
-            started = time.monotonic()
+            started, watch = time.monotonic(), JobWatch(job)
             refused = _start(container)
             if refused:
                 return LaunchEnd(stopped=refused, placement=placement)
             waiting = ContainerWait(container)
             group = _group(container)
             with _sampling(group, placement, gpus) as sampler:
-                watch = JobWatch(job)
                 stopped = limit_mismatch(group, envelope, placement.cpuset) or follow(
                     watch, waiting.ended, progress, canary, sampler, lambda: limit_change(group, placement.cpuset)
                 )
@@ -200,6 +199,7 @@ class DockerLauncher(Launcher):
                 canary=tuple(canary.taken),
                 placement=placement,
                 handed=tuple(watch.handed),
+                ready_s=watch.ready_s,
             )
 
     def throttle(self, job: LaunchRequest, quota: tuple[int, int]) -> None:

@@ -154,7 +154,7 @@ class ProcessLauncher(Launcher):
             canary_log = CanaryLog(self._canary, placement, job, gpus)
             canary_log.take("before")
             code = _START.format(cpus=set(placement.cpus), read_only="" if job.may_write_index else _READ_ONLY)
-            started = time.monotonic()
+            started, watch = time.monotonic(), JobWatch(job)
             child = subprocess.Popen(
                 self.command([self._python or sys.executable, "-c", code]),
                 env=self._environment(job),
@@ -166,7 +166,6 @@ class ProcessLauncher(Launcher):
             )
             ended = threading.Event()
             threading.Thread(target=_wait, args=(child, ended), daemon=True, name="child-wait").start()
-            watch = JobWatch(job)
             with Sampler(ProcessSource(child.pid, placement.cpus), gpus) as sampler:
                 try:
                     stopped = follow(watch, ended, progress, canary_log, sampler)
@@ -191,6 +190,7 @@ class ProcessLauncher(Launcher):
             canary=tuple(canary_log.taken),
             placement=placement,
             handed=tuple(watch.handed),
+            ready_s=watch.ready_s,
         )
 
     def command(self, driver: list[str]) -> list[str]:

@@ -78,7 +78,7 @@ class FollowedFile:
 
 
 class JobWatch:
-    """Watch over one job; :meth:`poll` returns why it must be stopped, if it must."""
+    """Watch over one job, from just before its start; :meth:`poll` returns why it must be stopped, if it must."""
 
     def __init__(self, job: LaunchRequest) -> None:
         self._job = job
@@ -98,6 +98,7 @@ class JobWatch:
         self._quiet_ns = 0  # until when the job had written no more events than were read
         self._wrong: StopReason | None = None
         self.handed: list[TrialTimes] = []
+        self.ready_s: float | None = None  # from the start until the job asked for its first queries
         self._wrote_ns: int | None = None  # what the driver had spent writing when the last trial ended
         self._seen_bytes = 0
         self.progress = Step("start", 0, 0)
@@ -247,6 +248,8 @@ class JobWatch:
         if number == due <= most and self.paused is None:
             self._asked = number
             self._step = time.monotonic()
+            if number == 0:
+                self.ready_s = self._step - self._started
             if number == 1:
                 self._warmup_s = self._step - self._handed_s
         else:

@@ -322,6 +322,11 @@ FIXED: dict[str, tuple[Figure, ...]] = {
             "first_query_s", "s", "latency of the first query after loading", "resources.first_query_s",
             label="first query", optional=True, places=_DETAIL,
         ),
+        figure_of(
+            "cold_start_s", "s", "time from the start of the container to the first answer, that query included",
+            "resources.cold_start_s",
+            label="cold start", short="cold_start", optional=True, places=_DETAIL | {Place.WIDE},
+        ),
         amount("one_pass_warmup", "queries", "warm-up queries, where warm-up was one pass"),
         figure_of(
             "index_build_s", "s", "time to build the index", "index.build_s",

@@ -338,7 +338,8 @@ class Observed:
     proves nothing. ``canary`` was read before, between and after the trials, or before and after the build.
     ``counters`` cover the trials, or the build alone; ``trial_cpu`` has each trial whose start and end were read.
     ``gpu`` is ``None`` for a job without GPUs, or where they
-    could not be followed. ``shared_host``: other jobs of AWS Batch may have run there at the same time.
+    could not be followed. ``ready_s``: from the start of the container or process until it asked for its first queries.
+    ``shared_host``: other jobs of AWS Batch may have run there at the same time.
     """
 
     exit_code: int | None = None
@@ -350,6 +351,7 @@ class Observed:
     trial_cpu: tuple[TrialCpu, ...] = ()
     gpu: GpuUse | None = None
     placement: Placement | None = None
+    ready_s: float | None = None
     shared_host: bool = False
 
 

@@ -105,6 +105,16 @@ def test_cpu_time_of_a_query_is_the_counted_time_less_that_of_the_null_system(
     assert row.cpu.of_system_s.value == pytest.approx(1e-3) and row.idle_share == pytest.approx(0.8)
 
 
+def test_cold_start_is_the_time_to_the_first_queries_and_the_first_answer(
+    interleaved: Interleaved, snapshot: Snapshot
+) -> None:
+    jobs = interleaved(changes={"first_query_s": 0.25})
+    assert one(jobs, snapshot).resources.cold_start_s is None, "earlier results have no such time"
+    ready = zip(jobs, (1.5, 9.0, 1.0, 2.0, 1.75), strict=True)
+    jobs = [replace(job, result=sample_records.nested(job.result, {"ready_s": ready_s})) for job, ready_s in ready]
+    assert one(jobs, snapshot).resources.cold_start_s == 2.0
+
+
 def test_cpu_time_is_missing_where_a_job_has_not_stored_it(interleaved: Interleaved, snapshot: Snapshot) -> None:
     first, *others = interleaved()
     first = replace(first, result=sample_records.nested(first.result, {"trial_cpu": (TrialCpu(0, 0.2, 0.7),)}))
