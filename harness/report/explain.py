@@ -52,6 +52,8 @@ def row_paragraphs(row: Row) -> Iterator[Paragraph]:
         yield COST, _cost(row)
         if row.token_model is not None:
             yield "Token prices", _tokens(row)
+        if row.cpu.busy_cpus is not None:
+            yield "CPU time", _cpu(row)
         if row.resources.peak_anon_bytes is not None:
             yield "Memory", _memory(row)
         if row.index.size_bytes is not None:
@@ -217,6 +219,22 @@ def _priced_machine(price: Price) -> str:
 def _plain(value: float, digits: int) -> str:
     """Return a number in at most this many significant digits, without an exponent."""
     return f"{Decimal(f'{value:.{digits}g}'):f}"
+
+
+def _cpu(row: Row) -> str:
+    """Return the CPU time of a query, harness's part of it, and how busy the priced machine was."""
+    counted_s, own_s = row.cpu.per_query_s, row.cpu.driver_s
+    text = f"{bounded(row.cpu.of_system_s, 1e3)} ms a query"
+    if own_s is not None:
+        text += f" = {number(counted_s.value, 1e3)} ms counted - {number(own_s, 1e3)} ms of harness itself (null)"
+    text += "."
+    if row.price is not None and row.idle_share is not None:
+        vcpus, busy = counted(row.price.vcpus, "vCPU"), number(row.cpu.busy_with_system)
+        text += (
+            f" The trials kept {busy} CPUs busy on average: of the {vcpus} of {row.price.instance_type}"
+            f" {row.idle_share:.0%} stayed idle."
+        )
+    return f"{text} {notes.CPU_METHOD}"
 
 
 def _memory(row: Row) -> str:

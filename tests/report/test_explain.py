@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from harness.analysis import causes
-from harness.analysis.table import Cause, Finding, Price, Row, Validity
+from harness.analysis.table import Cause, CpuUse, Finding, Price, Row, Validity
 from harness.driver.records import Envelope, Outcome
 from harness.estimate import Estimate
 from harness.pricing import cost
@@ -129,3 +129,11 @@ def test_every_column_of_the_summary_can_be_explained() -> None:
     for name in explain.names(made):
         if name not in {cause.value for cause in Cause}:
             assert list(explain.column_paragraphs(name, made)), name
+
+
+def test_cpu_time_is_told_with_the_part_of_harness_and_the_idle_share() -> None:
+    cpu = CpuUse(per_query_s=Estimate(0.0002, 0.00015, 0.00025), busy_cpus=0.8, driver_s=0.00005)
+    told = texts(row("bm25", cpu=cpu, price=PRICE))["CPU time"]
+    # 0.2 less 0.05 ms; three quarters of 0.8 CPUs.
+    assert told.startswith("0.150 (0.100–0.200) ms a query = 0.200 ms counted - 0.0500 ms of harness itself (null).")
+    assert "The trials kept 0.600 CPUs busy on average: of the 1 vCPU of m7a.medium 40% stayed idle." in told
