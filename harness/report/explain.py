@@ -52,10 +52,7 @@ def row_paragraphs(row: Row) -> Iterator[Paragraph]:
         yield COST, _cost(row)
         if row.token_model is not None:
             yield "Token prices", _tokens(row)
-        if row.cpu.busy_cpus is not None:
-            yield "CPU time", _cpu(row)
-        if row.resources.peak_anon_bytes is not None:
-            yield "Memory", _memory(row)
+        yield from _resources(row)
         if row.index.size_bytes is not None:
             yield from _index(row)
         yield from _other_figures(row)
@@ -219,6 +216,14 @@ def _priced_machine(price: Price) -> str:
 def _plain(value: float, digits: int) -> str:
     """Return a number in at most this many significant digits, without an exponent."""
     return f"{Decimal(f'{value:.{digits}g}'):f}"
+
+
+def _resources(row: Row) -> Iterator[Paragraph]:
+    """Yield the CPU time and the memory that the jobs used."""
+    if row.cpu.busy_cpus is not None:
+        yield "CPU time", _cpu(row)
+    if row.resources.peak_anon_bytes is not None:
+        yield "Memory", _memory(row)
 
 
 def _cpu(row: Row) -> str:
