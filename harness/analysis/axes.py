@@ -112,26 +112,3 @@ def group_rows(rows: Iterable[Row]) -> dict[ComparisonGroup, list[Row]]:
     for row in rows:
         groups[comparison_group(row)].append(row)
     return dict(groups)
-
-
-@dataclass(frozen=True)
-class GroupName:
-    """Name of a comparison group, from its suites; ``needed``: its dataset and scenario have another group."""
-
-    text: str
-    needed: bool
-
-
-def group_names(rows: Iterable[Row]) -> dict[ComparisonGroup, GroupName]:
-    """Name the comparison groups of rows; groups with the same suites get a number as well."""
-    suites = {group: ", ".join(sorted({row.suite for row in held})) for group, held in group_rows(rows).items()}
-    rivals: dict[tuple[str, str], list[ComparisonGroup]] = defaultdict(list)
-    for group in suites:
-        rivals[group.dataset, group.scenario].append(group)
-    names = {}
-    for groups in rivals.values():
-        for number, group in enumerate(groups, start=1):
-            alone = [suites[other] for other in groups].count(suites[group]) == 1
-            text = suites[group] if alone else f"{suites[group]} ({number})"
-            names[group] = GroupName(text, len(groups) > 1)
-    return names

@@ -37,6 +37,7 @@ from harness.report.hardware import hardware
 from harness.report.row_figures import COST_HEADER, facts
 from harness.report.sentences import noise
 from harness.report.summary import doubts, tone
+from harness.report.verdict_scope import ONE_DIFFERENCE, OWN_MEAN
 from harness.report.writers import narrowed
 
 # Version of the JSON.
@@ -45,8 +46,7 @@ CHEAPEST_VERSION = 1
 METHOD = (
     "Rows with a mean of the measure and a cost count, in order of cost; failed and invalid ones are left out.",
     "Lower end: of the 95 % interval of the distance to the goal, for other such queries. Where the goal is a number, "
-    "it is the mean's interval; where it is relative to a system, the paired difference's (randomisation test)."
-    "",
+    "it is the mean's interval; where it is relative to a system, the paired difference's (randomisation test).",
 )
 _INTERVAL, _DISTANCE = "to the goal, 95 %", "to the goal"
 # What decides least, first; the interval is in the sentence.
@@ -97,7 +97,13 @@ def answer(
     shown = [replace(point.row, measures={goal.measure: point.mean}) for _, point in rows]
     notes = [*unread, *doubts(shown, escape), *map(escape, _left_out(found))]
     pointer = "every row in order of cost: --wide"
-    return Section(lead=lead, grids=grids, after=tuple(sentences), notes=(*at_most(notes, MOST_LINES - 1), pointer))
+    scope = () if all(point.gap.low is None for _, point in rows) else (_scope(goal),)
+    shown_notes = at_most(notes, MOST_LINES - 1 - len(scope))
+    return Section(lead=lead, grids=grids, after=tuple(sentences), notes=(*scope, *shown_notes, pointer))
+
+
+def _scope(goal: QualityGoal) -> str:
+    return ONE_DIFFERENCE if goal.value is None else OWN_MEAN
 
 
 def _words(found: Sequence[CheapestPoint], goal: QualityGoal) -> str:
@@ -208,7 +214,7 @@ def _sections(found: Sequence[CheapestPoint], goal: QualityGoal, escape: Escape)
         rows = [(each, point) for point in each.points]
         grids = (_grid(rows, (each,), goal, escape),) if rows else ()
         yield Section(title=_name(each, found, escape), grids=grids, after=(_sentence(each, goal, escape),))
-    yield Section(notes=(*map(escape, _left_out(found)), *map(escape, METHOD)))
+    yield Section(notes=(*map(escape, _left_out(found)), *map(escape, METHOD), _scope(goal)))
 
 
 _CSV = (

@@ -35,6 +35,7 @@ from harness.report.document import (
 from harness.report.hardware import machine
 from harness.report.row_figures import facts
 from harness.report.summary import doubts
+from harness.report.verdict_scope import together
 from harness.untrusted import one_line
 
 # Version of the JSON.
@@ -92,6 +93,7 @@ def _answer(pairs: Sequence[Comparison], notes: Sequence[str], escape: Escape) -
         # Lines on causes stand for the findings of noisy rows.
         others = [note for note in (*notes, *pair.notes) if not note.startswith(("A is ", "B is "))]
         lines = (*_uncorrected(pair, count), *_costs(pair))
+        more = f"{together(count, stored=bool(rows))}   {more}" if count > 1 else more
         warnings = at_most((*map(escape, lines), *doubts(rows, escape), *map(escape, others)), MOST_LINES - 2)
         yield Section(lead=(f"A: {a}; B: {b}",), grids=(grid,), notes=(summary(pair, count, escape), *warnings, more))
         return
@@ -103,10 +105,11 @@ def _answer(pairs: Sequence[Comparison], notes: Sequence[str], escape: Escape) -
     ]
     by = pairs[0].by or LATENCY
     grid = grid_of(pairs, measures, keys=2)
+    scope = together(count, stored=any(pair.a.row is not None for pair in pairs))
     yield Section(
         lead=(f"{len(pairs)} pairs, by {escape(by)}",),
         grids=(grid,),
-        notes=(*map(escape, at_most(notes, MOST_LINES - 2)), f"p is corrected for {count:,} comparisons (Holm)", more),
+        notes=(*map(escape, at_most(notes, MOST_LINES - 2)), scope, more),
     )
 
 

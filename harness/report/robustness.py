@@ -21,6 +21,7 @@ from harness.report.document import (
     digits,
     grid_of,
 )
+from harness.report.verdict_scope import RESAMPLES
 
 # Version of the JSON.
 ROBUSTNESS_VERSION = 1
@@ -45,14 +46,20 @@ METHOD = (
 def robustness_document(boards: Sequence[Robustness]) -> ReportDocument:
     """Return the document of what moves some leaderboards; CSV has a line for each pair under each condition."""
     return ReportDocument(
-        sections=lambda escape: (*(_section(board, escape) for board in boards), Section(notes=METHOD)),
+        sections=lambda escape: (*(_section(board, escape) for board in boards), Section(notes=(RESAMPLES, *METHOD))),
         lines=lambda: _lines(boards),
-        answer=lambda escape: brief(_ranking(_section(board, escape)) for board in boards),
+        answer=lambda escape: _brief(boards, escape),
         content=lambda: {
             "robustness_version": ROBUSTNESS_VERSION,
             "leaderboards": [_record(board) for board in boards],
         },
     )
+
+
+def _brief(boards: Sequence[Robustness], escape: Escape) -> tuple[Section, ...]:
+    """Return the answer; its first note says what was tested."""
+    first, *others = (_ranking(_section(board, escape)) for board in boards)
+    return brief((dataclasses.replace(first, notes=(RESAMPLES, *first.notes)), *others))
 
 
 def _ranking(section: Section) -> Section:

@@ -12,11 +12,17 @@ from harness.analysis.verdict import ComparisonVerdict, QualityDifference
 from harness.driver.records import Outcome
 from harness.errors import counted
 from harness.estimate import Estimate, best_of
+from harness.report import verdict_scope
 from harness.report.document import Escape, joined_by_and
+from harness.report.groups import rival_names
 
 # A smaller factor prints as 1x.
 _SAME = 1.05
 _MOST_LEADERS = 3
+# Verdicts that rest on an interval, which the last line of an answer explains.
+_TESTED = frozenset(
+    {ComparisonVerdict.BETTER, ComparisonVerdict.WORSE, ComparisonVerdict.NONE, ComparisonVerdict.UNCORRECTED}
+)
 
 # Rows A and B, the measure, and the number of candidates that A is the best of.
 Compare = Callable[[Row, Row, str, int], QualityDifference]
@@ -26,8 +32,9 @@ def answers(table: Table, compare: Compare, measure: str, escape: Escape = str) 
     """Return one sentence on cost and quality for each of at most two datasets, or one that counts over more.
 
     The cheapest of two systems or more is compared with the best one by the paired test of ``harness compare``.  If
-    the dataset has rows that may not be compared, the sentence takes the largest group and names its suite.  Names
-    alone are escaped: a format that knows links needs no backslash before ``[0.1, 8.1]``.
+    the dataset has rows that may not be compared, the sentence takes the largest group and names it.  The last
+    sentence says what was tested.  Names alone are escaped: a format that knows links needs no backslash before
+    ``[0.1, 8.1]``.
     """
     valid = [row for row in table.rows if row.outcome is Outcome.OK and row.validity is not Validity.INVALID]
     datasets = sorted({row.dataset for row in table.rows})
@@ -35,13 +42,17 @@ def answers(table: Table, compare: Compare, measure: str, escape: Escape = str) 
     compared = {name: rows for name, rows in cheapest.items() if len(rows) > 1}
     if len(datasets) > 2:
         return (_counted(list(compared.values()), measure, escape),) if compared else ()
-    names = axes.group_names(table.rows)
-    said = []
+    names = rival_names(table.rows)
+    said, tested = [], False
     for dataset, rows in compared.items():
-        group = names[axes.comparison_group(rows[0])]
-        parts = ([dataset] if len(datasets) > 1 else []) + ([f"suite {group.text}"] if group.needed else [])
-        sentence = _answer(rows, compare, measure, escape)
+        group = names.get(axes.comparison_group(rows[0]))
+        parts = ([dataset] if len(datasets) > 1 else []) + ([group.words] if group else [])
+        first, other, difference = _compared(rows, compare, measure)
+        sentence = _answer(first, other, difference, measure, escape)
         said.append(f"{escape(', '.join(parts))}: {sentence}" if parts else sentence)
+        tested = tested or (difference is not None and difference.verdict in _TESTED)
+    if tested:
+        said[-1] += f" {verdict_scope.alone(escape(measure))}"
     return tuple(said)
 
 
@@ -90,10 +101,14 @@ def _counted(datasets: Sequence[Sequence[Row]], measure: str, escape: Escape) ->
     return f"{sentence[0].upper()}{sentence[1:]}.{doubt}"
 
 
-def _answer(cheapest: Sequence[Row], compare: Compare, measure: str, escape: Escape) -> str:
+def _compared(cheapest: Sequence[Row], compare: Compare, measure: str) -> tuple[Row, Row, QualityDifference | None]:
+    """Return the cheapest row, the best of the others, and how the cheapest differs from it."""
     first, *others = cheapest
     other = min(best_of(others, lambda row: row.measured(measure)) or others, key=_spent)
-    difference = compare(other, first, measure, len(others)) if measure else None
+    return first, other, compare(other, first, measure, len(others)) if measure else None
+
+
+def _answer(first: Row, other: Row, difference: QualityDifference | None, measure: str, escape: Escape) -> str:
     verb, much = ("costs", "much") if first.usd_per_million.value is not None else ("takes", "long")
     if _spent(other) < _SAME * _spent(first) or not _spent(other):
         gap = f"about as {much} as"

@@ -36,6 +36,7 @@ from harness.report.document import (
     system_name,
 )
 from harness.report.figures import FIRST, Figure, FirstScreen, Place
+from harness.report.groups import rival_names
 from harness.report.hardware import explain_marks, hardware, machine, priced_on, size
 from harness.report.row_figures import BUILD, COST, COST_HEADER, LATENCY, cost_cell, doubt_mark
 from harness.report.sentences import Compare, answers, reranking, spent
@@ -272,7 +273,7 @@ def _one_grid(rows: Sequence[Row], columns: Sequence[Figure], escape: Escape, *,
             shown.append(column)
     keys = sum(map(_is_text, shown))
     shown.sort(key=_is_text, reverse=True)
-    remarks = _remarks(rows, costs=any(column.alias == COST for column in columns))
+    remarks = _remarks(rows, escape, costs=any(column.alias == COST for column in columns))
     cells = [(*_cells(row, shown, keys, escape), remark) for row, (remark, _) in zip(rows, remarks, strict=True)]
     grid = Grid(
         "",
@@ -317,8 +318,11 @@ def tone(row: Row, *, good: bool) -> str:
     return DOUBTFUL if row.validity.doubt else GOOD if good else ""
 
 
-def _remarks(rows: Sequence[Row], *, costs: bool) -> list[tuple[str, str]]:
-    """Return each row's remark and tone: with ``costs``, cheapest of those that it may be compared with; doubts."""
+def _remarks(rows: Sequence[Row], escape: Escape, *, costs: bool) -> list[tuple[str, str]]:
+    """Return each row's remark and tone: with ``costs``, cheapest of the rows that it may be compared with; doubts.
+
+    Where a dataset has several groups of such rows, the remark names the group: ``cheapest (process)``.
+    """
     cheapest: dict[ComparisonGroup, float] = {}
     groups = [axes.comparison_group(row) for row in rows]
     for row, group in zip(rows, groups, strict=True):
@@ -326,12 +330,13 @@ def _remarks(rows: Sequence[Row], *, costs: bool) -> list[tuple[str, str]]:
         if value is not None and row.validity is not Validity.INVALID:
             cheapest[group] = min(value, cheapest.get(group, value))
     counts = Counter(group for row, group in zip(rows, groups, strict=True) if row.usd_per_million.value is not None)
-    remarks = []
+    rivals, remarks = rival_names(rows), []
     for row, group in zip(rows, groups, strict=True):
         value = row.usd_per_million.value
         best = costs and counts[group] > 1 and value is not None and value == cheapest.get(group)
         doubt = row.validity.doubt
-        words = ", ".join(word for word in ("cheapest" if best else "", doubt) if word)
+        word = f"cheapest ({rivals[group].text})" if group in rivals else "cheapest"
+        words = ", ".join(filter(None, (escape(word) if best else "", doubt)))
         remarks.append((words, tone(row, good=best)))
     return remarks
 
@@ -342,21 +347,21 @@ def _matrices(
     """Return a matrix of systems and datasets for each measure, the mean latency and the cost.
 
     On several hardware profiles each cell shows the profile where the system costs least.  Rows that may not be
-    compared have lines of their own, which name their suite.
+    compared have lines of their own, which name their suite or launcher.
     """
     several = len({hardware(row) for row in rows}) > 1
     scenarios = len({row.scenario for row in rows}) > 1
-    suites = axes.group_names(rows)
-    by_suite = any(name.needed for name in suites.values())
+    rivals = rival_names(rows)
+    apart = "suite" if all(name.suites and not name.facts for name in rivals.values()) else "rows"
     held: dict[tuple[str, ...], dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
-        suite = suites[axes.comparison_group(row)].text
-        more = [*([row.scenario] if scenarios else []), *([suite] if by_suite else [])]
+        rival = rivals.get(axes.comparison_group(row))
+        more = [*([row.scenario] if scenarios else []), *([rival.text if rival else row.suite] if rivals else [])]
         held[system_name(row, escape), *map(escape, more)][row.dataset].append(row)
     order = sorted(held, key=lambda key: -_mean_value(held[key], measures))
 
     def grid(title: str, cell: Callable[[Row], str], *, smallest: bool = False) -> Grid:
-        names = ["system", *(["scenario"] if scenarios else []), *(["suite"] if by_suite else [])]
+        names = ["system", *(["scenario"] if scenarios else []), *([apart] if rivals else [])]
         last = ["runs in"] if smallest and several else []
         cells = []
         for key in order:
@@ -446,7 +451,8 @@ def doubts(rows: Sequence[Row], escape: Escape, shown: Sequence[Figure] | None =
 
     ``shown``: the figures whose dashes need a reason; by default latency, measures and token price.
     """
-    lines = [escape(note) for note in (*notes.not_comparable(rows), *notes.of_judgements(rows), *notes.of_data(rows))]
+    first = (*_unfinished(rows), *notes.not_comparable(rows), *notes.of_judgements(rows), *notes.of_data(rows))
+    lines = [escape(note) for note in first]
     lines += map(escape, (*_dashes(rows, shown), *notes.of_null(rows), *stand_ins(rows), *_without_cost(rows)))
     lines += map(escape, (*notes.of_first_stages(rows), *notes.of_recordings(rows)))
     for validity, who, why, remedy in _by_remedy(
@@ -454,6 +460,18 @@ def doubts(rows: Sequence[Row], escape: Escape, shown: Sequence[Figure] | None =
     ):
         lines.append(escape(f"{validity.value}: {who} ({why}). {remedy}"))
     return lines
+
+
+def _unfinished(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield how many jobs of which rows a newer measurement has, if it is not whole."""
+    partly = [row for row in rows if row.measured_again]
+    if partly:
+        jobs = counted(sum(row.jobs for row in partly), "noisy job")
+        yield (
+            f"{sum(row.measured_again for row in partly)} of {jobs} were measured again"
+            f" ({_named(partly, [row for row in rows if row.outcome is Outcome.OK])}); the earlier measurement is shown"
+            " until all are: run the same command, with --retry-noisy, to go on"
+        )
 
 
 def build_doubts(rows: Sequence[Row], escape: Escape) -> list[str]:

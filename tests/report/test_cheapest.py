@@ -99,7 +99,9 @@ def test_points_of_equal_cost_are_as_cheap_and_none_is_the_cheaper_one(
     assert {point.row.system for point in group.equally_cheap} == {"medium", "large"}
     assert group.cheaper is not None and group.cheaper.row.system == "words", "small misses at the same cost"
     goal = goal_of("RR@10=.505")
-    (said,) = cheapest_report.answer((group,), goal, changed, writers.plain_escape).after
+    shown = cheapest_report.answer((group,), goal, changed, writers.plain_escape)
+    (said,), scope = shown.after, shown.notes[0]
+    assert scope.startswith("The interval is of each row's own mean") and "harness compare tests two systems" in scope
     assert said.count(" at the same cost). ") == 1
     none = found(table, per_query, "RR@10=.9")
     assert [point.row.profile for point in none.equally_good] == ["cpu1-mem1", "cpu2-mem4"]
@@ -115,6 +117,8 @@ def test_relative_goal_pairs_queries_and_uses_their_difference(table: Table, per
     # medium is .2393 below large in the mean; two intervals of means would overlap far more widely than this.
     group = found(table, per_query, "RR@10=large-.25")
     assert group.goal == pytest.approx(0.5)
+    scope = cheapest_report.answer((group,), goal_of("RR@10=large-.25"), table, writers.plain_escape).notes[0]
+    assert scope.startswith("The interval is of one difference, query by query (one measure, 95 %)")
     assert names(group) == {"cheapest": "small", "cheaper": "words", "sure": "large"}
     own = {point.row.profile: point for point in group.points if point.row.system == "large"}
     assert own["cpu1-mem1"].gap.low == own["cpu2-mem4"].gap.low == pytest.approx(0.25), "itself, on any hardware"

@@ -184,6 +184,10 @@ def test_claim_of_a_single_comparison_is_withdrawn_among_many() -> None:
     assert document.answer is not None
     (shown,) = document.answer(str)
     assert [row[-1] for row in shown.grids[0].cells] == ["slower", "not shown to differ"]
+    assert shown.notes[-1].startswith(
+        "2 comparisons are tested together (Holm's p); the line below the table of harness report tests one measure"
+        " alone, and may show more   tests, "
+    )
     why = "different when tested alone, not when corrected for 2 comparisons (Holm): RR@10"
     assert why not in shown.notes, "the sentence says it"
     document = comparison_document([replace(among, by="latency")])

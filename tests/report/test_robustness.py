@@ -67,6 +67,14 @@ def test_pairs_that_flip_equally_often_are_counted() -> None:
     assert r"best\* and two, and 1 other pair: 50 %" in " ".join(text.split())
 
 
+def test_answer_says_that_flips_are_no_test() -> None:
+    document = robustness_document([FOUND, FOUND])
+    assert document.answer is not None
+    *_, last = document.answer(str)
+    assert last.notes[0].startswith("Flips count resamples and test nothing: harness compare tests each pair")
+    assert render([FOUND], "md").count("Flips count resamples and test nothing") == 1
+
+
 def test_matrix_of_many_systems_is_not_a_table() -> None:
     many = 16
     flips = tuple(tuple(None if one == two else 0.0 for two in range(many)) for one in range(many))

@@ -20,6 +20,7 @@ from harness.evaluation.per_query import PerQuery
 from harness.report import hardware, sentences, summary, writers
 from harness.report.document import MOST_LINES, Section
 from harness.report.summary import SummaryView, summary_section
+from harness.results.isolation import PROCESS
 from harness.results.schema import DataFault, FaultKind
 from harness.untrusted import ForeignText, one_line
 from tests.support import sample_records
@@ -154,7 +155,33 @@ def test_cheapest_is_marked_among_comparable_rows() -> None:
         for each in (row("bm25"), slow())
     ]
     grid = section(row("bm25"), slow(), *elsewhere).grids[0]
-    assert [cells[-1] for cells in grid.cells].count("cheapest") == 3, "two share the price of the second sample"
+    assert [cells[-1] for cells in grid.cells] == [
+        "cheapest (queries s)",
+        "",
+        "cheapest (queries bbbbbbbb)",
+        "cheapest (queries bbbbbbbb)",
+    ], "two share the price of the second sample"
+
+
+def test_rows_of_two_launchers_show_which_rows_are_compared() -> None:
+    """One suite, measured in containers and without: each has its cheapest row, and the sentence names its rows."""
+    there = {"isolation": PROCESS, "usd_per_million": Estimate(0.005)}
+    made = section(row("bm25"), slow(), row("bm25", **there), row("bm25s", isolation=PROCESS))
+    (grid,) = made.grids
+    assert {(cells[1], cells[-1]) for cells in grid.cells} == {
+        ("1 CPU, 1 GiB", "cheapest (container)"),
+        ("1 CPU, 1 GiB", ""),
+        ("1 CPU, 1 GiB (process)", "cheapest (process)"),
+        ("1 CPU, 1 GiB (process)", ""),
+    }
+    (sentence,) = made.after
+    assert sentence.startswith("container: bm25 costs 9.5x less than minilm"), "of equal groups the first"
+    assert "suite" not in sentence and "(1)" not in sentence
+    matrix = section(
+        *(each for name in ("a", "b") for each in (row("bm25", dataset=name), row("bm25", dataset=name, **there)))
+    )
+    assert matrix.grids[0].headers == ("system", "rows", "a", "b", "runs in")
+    assert {cells[:2] for cells in matrix.grids[0].cells} == {("bm25", "container"), ("bm25", "process")}
 
 
 def test_sentence_names_the_cheaper_system_and_the_tested_difference() -> None:
@@ -162,7 +189,8 @@ def test_sentence_names_the_cheaper_system_and_the_tested_difference() -> None:
     rows = row("bm25", measures={"nDCG@10": Estimate(0.68)}), slow(measures={"nDCG@10": Estimate(0.60)})
     (sentence,) = sentences.answers(table(*rows), compare_by(values), "nDCG@10")
     assert sentence.startswith("bm25 costs 9.5x less than minilm and is 8.0 points nDCG@10 better [")
-    assert sentence.endswith("] on these queries.")
+    scope = " This tests nDCG@10 alone (95 %, over queries); harness compare tests every measure and latency together"
+    assert sentence.endswith(f"] on these queries.{scope} (Holm), and may show less.")
 
 
 def test_more_than_two_datasets_have_one_sentence_that_counts() -> None:
@@ -301,6 +329,15 @@ def test_causes_of_the_same_rows_share_a_line() -> None:
     assert line == (
         "noisy: all rows (other processes took CPU time, and 2 more causes). "
         "Stop other work on this machine, then run the suite again with --retry-noisy 3."
+    )
+
+
+def test_cell_measured_again_in_part_is_named_with_its_jobs() -> None:
+    rows = row("bm25", measured_again=1, jobs=3), slow(measured_again=2, jobs=3), row("pisa", jobs=3)
+    (line,) = (note for note in summary.doubts(rows, one_line) if "again" in note)
+    assert line == (
+        "3 of 6 noisy jobs were measured again (bm25, minilm); the earlier measurement is shown until all are: run the"
+        " same command, with --retry-noisy, to go on"
     )
 
 
