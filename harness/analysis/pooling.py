@@ -20,7 +20,8 @@ class Pool:
     """The attempts that a cell's row shows, in the order of their job numbers; at least one.
 
     ``outcome`` is the first failure, else ``ok``; only ``ok`` jobs give numbers.  ``missing`` counts the cell's jobs
-    that are not stored or were measured in another environment.
+    that are not stored or were measured in another environment.  ``measured_again`` counts the jobs that a newer,
+    unfinished measurement has stored, which the row does not show.
     """
 
     jobs: tuple[StoredJob, ...]
@@ -28,6 +29,7 @@ class Pool:
     detail: ForeignText | None
     missing: int
     notes: tuple[str, ...]
+    measured_again: int = 0
 
     @property
     def results(self) -> tuple[Result, ...]:
@@ -50,7 +52,8 @@ def pool(stored: Iterable[StoredJob], keys: Collection[str] | None = None) -> Po
     Raises:
         FileError: a result's start time cannot be read.
     """
-    shown, notes = attempts.choose(stored, keys)
+    tries = list(stored)
+    shown, notes = attempts.choose(tries, keys)
     failed = [job for job in shown if job.result.outcome is not Outcome.OK]
     if failed:
         outcome, detail = _failure(failed)
@@ -63,7 +66,8 @@ def pool(stored: Iterable[StoredJob], keys: Collection[str] | None = None) -> Po
     if versions[1:]:
         ends = f"{_quoted(versions[0])} to {_quoted(versions[-1])}"
         notes = (*notes, f"measured by {len(versions)} versions of harness ({ends}), whose drivers time alike")
-    return Pool(kept, Outcome.OK, kept[0].result.detail, spec.jobs - len(kept), (*notes, *refused))
+    again = attempts.measured_again(shown, tries)
+    return Pool(kept, Outcome.OK, kept[0].result.detail, spec.jobs - len(kept), (*notes, *refused), again)
 
 
 def _failure(failed: Sequence[StoredJob]) -> tuple[Outcome, ForeignText | None]:

@@ -201,6 +201,7 @@ def _outline(pool: Pool, tries: int) -> Row:
         sweep=result.provenance.sweep,
         token_model=_token_model(spec),
         origin=pool.lead.origin,
+        measured_again=pool.measured_again,
         notes=pool.notes,
     )
 

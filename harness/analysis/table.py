@@ -313,6 +313,7 @@ class Row:
     ``gpu_memory_bytes`` the memory of each of its GPUs.
 
     ``key`` names the job whose run is judged; ``attempts`` counts the stored jobs of the cell, with failed ones.
+    ``measured_again`` counts the jobs of a newer measurement that is not whole, and that the row does not show.
     ``notes`` are sentences about the row; the texts of ``findings``, which decide ``validity``, are among them.
     ``transient``: some reasons for doubt may disappear when the cell is measured again.  ``nominal_memory_bytes`` is
     the profile's memory if that is the whole machine; the limit is what its host leaves (:attr:`memory_bytes`).
@@ -375,6 +376,7 @@ class Row:
     one_pass_warmup: int | None = None
     cost: Cost = Cost()
     attempts: int = 1
+    measured_again: int = 0
     jobs: int = 1
     keys: tuple[str, ...] = ()
     transient: bool = False

@@ -158,6 +158,7 @@ def plan_notes(plans: Sequence[SuitePlan], cells: Iterable[CellPlan], missing: C
     refused = [cell.refused for cell in cells if cell.refused]
     cannot = {job.cell: job.cannot for each in plans for job in each.jobs if job.cannot and not job.done}
     notes = [f"no price: {counted(len(refused), 'cell')}, e.g. {refused[0]}"] if refused else []
+    notes += [text] if (text := unfinished(plans)) else []
     notes += suite_notes(plans, missing)
     if cannot:
         notes.append(f"not on this machine: {counted(len(cannot), 'cell')}, e.g. {next(iter(cannot.values()))}")
@@ -165,6 +166,16 @@ def plan_notes(plans: Sequence[SuitePlan], cells: Iterable[CellPlan], missing: C
     if not all(each.engine for each in plans):
         notes.append("no Docker engine answers, so it is not known which images are built; see harness doctor")
     return notes
+
+
+def unfinished(plans: Sequence[SuitePlan]) -> str | None:
+    """Return how many jobs a newer measurement of their cells has, if it is not whole."""
+    cells = {job.cell for each in plans for job in each.jobs if job.measured_again}
+    jobs = [job for each in plans for job in each.jobs if job.cell in cells]
+    if not jobs:
+        return None
+    again = sum(job.measured_again for job in jobs)
+    return f"{again} of {counted(len(jobs), 'noisy job')} were measured again; --retry-noisy measures the others"
 
 
 def suite_notes(plans: Sequence[SuitePlan], missing: Collection[str]) -> Iterator[str]:

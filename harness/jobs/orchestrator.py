@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -21,10 +20,11 @@ from harness.jobs.indexes import Index
 from harness.jobs.inputs import Inputs, RunOptions
 from harness.jobs.pinning import pin_inputs
 from harness.jobs.plan import Planned, component_keys, index_key, order, plan_here
+from harness.jobs.run_progress import RunProgress, cell_name, reason_of, trials_of
 from harness.launch import host
 from harness.launch.base import Launcher, LaunchRequest, Prepared
 from harness.launch.images.systems import System
-from harness.progress import Progress, TimeLeft, duration, silent, task
+from harness.progress import duration, task
 from harness.results.reader import FIRST_STAGE, read_jobs
 from harness.results.schema import (
     NULL_SYSTEM,
@@ -68,10 +68,10 @@ class RunSummary:
         found: dict[str, dict[Cell, list[Result]]] = defaultdict(lambda: defaultdict(list))
         for result, expected in self.jobs:
             if result.outcome is not expected:
-                ended = f"ended {result.outcome.value}: {_reason(result, expected)}"
+                ended = f"ended {result.outcome.value}: {reason_of(result, expected)}"
                 found[ended][result.spec.cell].append(result)
         return [
-            f"{listed(list(map(_trials, cells.values())), _MOST_CELLS, 'cell')} {ended}"
+            f"{listed(list(map(trials_of, cells.values())), _MOST_CELLS, 'cell')} {ended}"
             for ended, cells in found.items()
         ]
 
@@ -113,8 +113,10 @@ def run_suite(inputs: Inputs, options: RunOptions, launcher: Launcher) -> RunSum
         run.inputs, _ = pin_inputs(run.inputs, store, launcher, ())
         jobs = plan_here(run.inputs, options, launcher)
         todo = [job for job in jobs if not job.done]
+        if 0 < len(todo) < len(jobs):
+            log.info(f"  {len(jobs) - len(todo)} of {counted(len(jobs), 'job')} are stored from before")
         _foresee(run, todo)
-        progress = _RunProgress(todo)
+        progress = RunProgress(todo, before=len(jobs) - len(todo))
         with progress.bar(run.inputs.suite.name):
             finished = _first_trials(run, todo, progress)
             early = {(result.spec.cell, result.spec.job) for result, _ in finished}
@@ -122,22 +124,25 @@ def run_suite(inputs: Inputs, options: RunOptions, launcher: Launcher) -> RunSum
             _build_assigned(run)
             left = [job for job in jobs if (job.cell, job.spec.job) not in early]
             finished += _measure(run, order(left, run.inputs.suite.protocol.seed), progress)
-        done_before = [job.latest.key for job in left if job.done and job.latest]
-        keys = {*done_before, *(result.key for result, expected in finished if result.outcome is expected)}
+        done_before = sum(job.done and job.latest is not None for job in left)
+        keys = _answering(run, finished)
         for retry in range(1, options.retry_noisy + 1):
             noisy = _noisy(run, jobs, keys)
             if not noisy:
                 break
-            cells = counted(len({job.cell for job in noisy}), "cell")
-            log.info(f"noisy: measuring {cells} again ({retry} of at most {options.retry_noisy} times)")
+            doubted = {job.cell for job in noisy}
+            before = sum(job.cell in doubted for job in jobs) - len(noisy)
+            earlier = f", {counted(before, 'job')} of them before" if before else ""
+            times = f"{retry} of at most {options.retry_noisy} times"
+            log.info(f"noisy: measuring {counted(len(doubted), 'cell')} again{earlier} ({times})")
             again = order(noisy, run.inputs.suite.protocol.seed)
-            progress = _RunProgress(again)
+            progress = RunProgress(again, before, "noisy jobs were measured again")
             with progress.bar(run.inputs.suite.name):
                 _prepare(run, run.inputs.images(job.cell for job in noisy))  # images of cells that were done before
                 ended = _measure(run, again, progress)
             finished += ended
-            keys = _answering(run, keys, ended)
-        return RunSummary(len(done_before), tuple(finished), frozenset(keys))
+            keys = _answering(run, finished)
+        return RunSummary(done_before, tuple(finished), keys)
 
 
 def _foresee(run: _RunState, todo: Iterable[Planned]) -> None:
@@ -148,7 +153,7 @@ def _foresee(run: _RunState, todo: Iterable[Planned]) -> None:
         run.prepared[name] = MissingWeights(reason)
 
 
-def _first_trials(run: _RunState, todo: Sequence[Planned], progress: _RunProgress) -> list[tuple[Result, Outcome]]:
+def _first_trials(run: _RunState, todo: Sequence[Planned], progress: RunProgress) -> list[tuple[Result, Outcome]]:
     """Run the first job of a system's cells as soon as its index exists, while a later system lacks image or index.
 
     A person then sees a row before all are made, and nothing is made while a job runs.  The trials that remain are
@@ -202,7 +207,7 @@ def _ready(run: _RunState, todo: Sequence[Planned]) -> list[Planned]:
     return plan_here(run.inputs, run.options, run.launcher, prepared=run.recipes)
 
 
-def _measure(run: _RunState, todo: Sequence[Planned], progress: _RunProgress) -> list[tuple[Result, Outcome]]:
+def _measure(run: _RunState, todo: Sequence[Planned], progress: RunProgress) -> list[tuple[Result, Outcome]]:
     """Build the indexes of these jobs, then run the jobs; return each result with the expected outcome."""
     ended: list[tuple[Result, Outcome]] = []
     for job in todo:  # before the first job, so that builds are no part of the jobs' times
@@ -217,57 +222,6 @@ def _measure(run: _RunState, todo: Sequence[Planned], progress: _RunProgress) ->
             progress.report(job, result)
             ended.append((result, job.expected))
     return ended
-
-
-class _RunProgress:
-    """Progress of a run: a bar with the time left, and a line for each finished cell and each unexpected outcome."""
-
-    def __init__(self, todo: Sequence[Planned]) -> None:
-        self._left = TimeLeft(job.cell for job in todo if not job.cannot)
-        self._jobs, self._ended = len(todo), 0
-        self._waiting = Counter(job.cell for job in todo)
-        self._as_expected: dict[Cell, list[Result]] = defaultdict(list)
-        self._measuring = False
-        self._step: Progress = silent
-
-    @contextmanager
-    def bar(self, title: str) -> Iterator[None]:
-        """Show a bar with the jobs that ended, of all."""
-        with task(title, line=False, left=self._time_left) as self._step:
-            self._step(0, self._jobs)
-            yield
-        self._step = silent
-
-    @contextmanager
-    def measuring(self) -> Iterator[None]:
-        """Show the time left while only jobs run: how long images and indexes still take is not known."""
-        self._measuring = True
-        yield
-        self._measuring = False
-
-    def _time_left(self) -> str:
-        return self._left.text() if self._measuring else ""
-
-    @contextmanager
-    def timed(self, job: Planned) -> Iterator[None]:
-        """Time a job."""
-        started = time.monotonic()
-        self._left.begins()
-        yield
-        if not job.cannot:
-            self._left.ended(job.cell, time.monotonic() - started)
-
-    def report(self, job: Planned, result: Result) -> None:
-        """Log a line for the job if its outcome is unexpected, and one for its cell if this was its last job."""
-        self._ended += 1
-        self._step(self._ended, self._jobs)
-        self._waiting[job.cell] -= 1
-        if result.outcome is job.expected:
-            self._as_expected[job.cell].append(result)
-        else:
-            log.info(line(self._ended, self._jobs, [result], job.expected))
-        if not self._waiting[job.cell] and self._as_expected[job.cell]:
-            log.info(line(self._ended, self._jobs, self._as_expected[job.cell], job.expected))
 
 
 def run_job(run: _RunState, job: Planned) -> Result:
@@ -295,7 +249,7 @@ def run_job(run: _RunState, job: Planned) -> Result:
             page_cache = host.forget_pages(index.folder)
             spec = _job_spec(inputs, job, prepared, run.launcher.isolation.enforced)
             request = LaunchRequest(spec, prepared, folder, dataset.corpus.folder, index.folder, inputs.limits)
-            with index.in_use(), task(_cell_name(cell), line=False) as watcher:
+            with index.in_use(), task(cell_name(cell), line=False) as watcher:
                 ended = run.launcher.launch(request, watcher)
                 collected = collect(request, ended, dataset.corpus.unknown)
                 output, stopped = ended.log, ended.stopped is not None
@@ -412,25 +366,23 @@ def _no_image(error: ImageError | None) -> JobError:
 
 
 def _noisy(run: _RunState, jobs: list[Planned], keys: Collection[str]) -> list[Planned]:
-    """Plan again the jobs of cells with a transient doubt about their numbers."""
+    """Plan again the jobs of cells with a transient doubt about their numbers, and of cells measured again in part."""
     verdicts, isolation = rows.verdicts(read_jobs(run.store.folder), keys), run.launcher.isolation.name
     # The store may hold a cell measured in another isolation, which this run cannot improve.
     judged = {job.cell: verdicts.get((job.cell, isolation)) for job in jobs}
-    doubted = {cell for cell, verdict in judged.items() if verdict and verdict.transient}
     again = plan_here(run.inputs, replace(run.options, fresh=True), run.launcher, prepared=run.recipes)
-    return [job for job in again if job.cell in doubted]
+    doubted = {cell for cell, verdict in judged.items() if verdict and verdict.transient}
+    doubted |= {job.cell for job in again if job.measured_again}
+    return [job for job in again if job.cell in doubted and not job.measured_again]
 
 
-def _answering(run: _RunState, keys: set[str], retried: list[tuple[Result, Outcome]]) -> set[str]:
-    """Return the keys of the jobs that answer the suite after a retry.
-
-    A cell whose retry went wrong in any part keeps its first attempt whole: attempts are not mixed.
-    """
-    failed = {result.spec.cell for result, expected in retried if result.outcome is not expected}
-    better = {result.key: result.spec.cell for result, _ in retried if result.spec.cell not in failed}
-    stored = read_jobs(run.store.folder)
-    replaced = {job.result.key for job in stored if job.result.spec.cell in better.values()}
-    return (keys - replaced) | better.keys()
+def _answering(run: _RunState, finished: Iterable[tuple[Result, Outcome]]) -> frozenset[str]:
+    """Return the keys of the jobs that answer the suite; of a cell measured again in part, the earlier, whole ones."""
+    if run.options.assigned is not None:  # another machine's plan decides
+        return frozenset(result.key for result, expected in finished if result.outcome is expected)
+    options = replace(run.options, fresh=False, fresh_index=False)
+    jobs = plan_here(run.inputs, options, run.launcher, prepared=run.recipes, look=False)
+    return frozenset(job.latest.key for job in jobs if job.done and job.latest)
 
 
 def _job_spec(inputs: Inputs, job: Planned, prepared: Prepared, enforced: tuple[str, ...]) -> JobSpec:
@@ -542,32 +494,3 @@ def _build_index(
         f" {facts.index_bytes / 2**20:.1f} MiB"
     )
     return index
-
-
-def _cell_name(cell: Cell) -> str:
-    scenario = "" if cell.scenario == "single_stream" else f" {cell.scenario}"
-    return f"{cell.system} {cell.dataset} {cell.profile}{scenario}"
-
-
-def _trials(results: Sequence[Result]) -> str:
-    """Name a cell, and count the trials if the cell has more."""
-    spec, trials = results[0].spec, len({result.spec.job for result in results})
-    part = f" ({trials} of {spec.jobs} trials)" if trials < spec.jobs else ""
-    return _cell_name(spec.cell) + part
-
-
-def _reason(result: Result, expected: Outcome) -> str:
-    """Return a job's detail, else the outcome that its suite expects."""
-    return str(result.detail or "") or f"the suite expects {expected.value}; change its [[expect]]"
-
-
-def line(number: int, total: int, results: Sequence[Result], expected: Outcome) -> str:
-    """Return the line about the end of a job, or of several jobs of a cell that ended alike."""
-    result, count, spec = results[0], len(results), results[0].spec
-    trials = f" {count} trials" if count > 1 else f" trial {spec.job + 1}/{spec.jobs}" if spec.jobs > 1 else ""
-    text = f"  [{number}/{total}] {_cell_name(spec.cell)}{trials}: {result.outcome.value}"
-    if result.outcome is expected and expected is not Outcome.OK:
-        text += " (foreseen)"
-    if result.outcome is not expected or result.detail:
-        text += f": {_reason(result, expected)}"
-    return f"{text}  [{duration(sum(result.wall_s for result in results))}]"

@@ -16,6 +16,7 @@ from harness.errors import UsageError
 from harness.jobs.inputs import AssignedWork, Inputs, RunOptions
 from harness.launch.base import Launcher
 from harness.launch.images.systems import System
+from harness.results import attempts
 from harness.results.reader import MOST_REPETITION, stored_jobs
 from harness.results.schema import NULL_SYSTEM, Cell, Result, ResultSpec, job_key
 
@@ -27,7 +28,8 @@ NO_RECIPE = "none"
 class Planned:
     """One job of a cell, done or to do.  The ``repetition`` of a job to do is the next free one.
 
-    ``built``: the image exists here, or nothing has looked for it.
+    ``built``: the image exists here, or nothing has looked for it.  ``measured_again``: a newer measurement of the
+    cell, which is not whole, has this job.
     """
 
     cell: Cell
@@ -37,6 +39,7 @@ class Planned:
     latest: Result | None
     done: bool
     built: bool = True
+    measured_again: bool = False
 
     @property
     def why(self) -> str:
@@ -134,9 +137,13 @@ def plan(
         # A suite may name GPUs or systems that this host lacks; its author must mend a profile that is too large.
         if missing or (reason and envelope.gpus):
             expected = Outcome.NOT_APPLICABLE
-        for job in range(spec.jobs):
-            attempts = by_spec.get(identity(replace(spec, job=job)), []) if by_spec else []
-            made = _planned(replace(spec, job=job), attempts, expected, reason, fresh)
+        specs = [replace(spec, job=job) for job in range(spec.jobs)]
+        stored_as = {each.job: by_spec.get(identity(each), []) if by_spec else [] for each in specs}
+        reached = [result for each in stored_as.values() for result in each if result.outcome is expected]
+        whole, again = attempts.whole_measurement(reached, spec.jobs)
+        for each in specs:
+            made = _planned(each, stored_as[each.job], whole.get(each.job), expected, reason, fresh)
+            made = replace(made, measured_again=each.job in again)
             planned.append(_free(replace(made, built=inputs.system(cell).image not in unbuilt), taken))
     return planned
 
@@ -182,15 +189,23 @@ def _check_key(job: Planned, key: str) -> None:
     )
 
 
-def _planned(spec: ResultSpec, stored: list[Result], expected: Outcome, cannot: str | None, fresh: bool) -> Planned:
-    attempts = sorted(stored, key=lambda result: result.spec.repetition)
-    reached = [result for result in attempts if result.outcome is expected]
+def _planned(
+    spec: ResultSpec,
+    stored: list[Result],
+    whole: Result | None,
+    expected: Outcome,
+    cannot: str | None,
+    fresh: bool,
+) -> Planned:
+    """Plan a job; ``whole``: its attempt of the newest whole measurement, if there is one."""
+    tries = sorted(stored, key=lambda result: result.spec.repetition)
+    reached = [result for result in tries if result.outcome is expected]
     done = bool(reached) and (not fresh or cannot is not None)
-    latest = reached[-1] if done else attempts[-1] if attempts else None
+    latest = (whole or reached[-1]) if done else tries[-1] if tries else None
     # One past the last, not their number: an attempt may have been moved away.
-    free = attempts[-1].spec.repetition + 1 if attempts else 0
+    free = tries[-1].spec.repetition + 1 if tries else 0
     if free > MOST_REPETITION:  # a stranger's: no reader would take the next
-        used = {attempt.spec.repetition for attempt in attempts}
+        used = {attempt.spec.repetition for attempt in tries}
         free = next(number for number in range(free) if number not in used)
     repetition = latest.spec.repetition if done and latest else free
     return Planned(spec.cell, replace(spec, repetition=repetition), expected, cannot, latest, done)

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from harness.errors import HarnessError, RemoteError
-from harness.jobs import orchestrator
+from harness.jobs import run_progress
 from harness.remote import partition
 from harness.remote.backend import ENDED, RUNNING, UNKNOWN, Backend, LaunchRefused, PartState
 from harness.remote.failures import until_answered
@@ -170,7 +170,7 @@ class RunWatch:
                 self.local_results.keys.add(result.key)
                 self._fetched += 1
                 expected = self.local_results.planned(wanted[key][0]).expected
-                log.info(orchestrator.line(self._fetched, self._jobs, [result], expected))
+                log.info(run_progress.line(self._fetched, self._jobs, [result], expected))
             elif isinstance(result, RemoteError) and result.code in _OF_THE_JOB:
                 self._damage(key, result)
             else:

@@ -12,7 +12,7 @@ from harness.pricing.offers import ChosenMachine
 from harness.progress import duration
 from harness.report.document import MISSING, Escape, GridColumn, ReportDocument, Section, Value, grid_of, lines_of
 from harness.report.hardware import memory
-from harness.results.schema import Cell
+from harness.results.schema import Cell, system_words
 
 # Rows of the answer; further ones are counted.
 _MOST_ROWS = 14
@@ -94,7 +94,7 @@ def plan_document(
             ("scenario", False, lambda each: each[0].cell.scenario) if several else None
         )
         columns: tuple[GridColumn[Sequence[CellPlan]] | None, ...] = (
-            ("system", False, lambda each: escape(each[0].cell.system)),
+            ("system", False, lambda each: escape(system_words(each[0].cell.system))),
             ("dataset", False, lambda each: escape(each[0].cell.dataset)),
             scenario,
             ("cells", True, lambda each: str(len(each))),

@@ -2,7 +2,7 @@
 
 A cell takes ``spec.jobs`` container lives, each perhaps tried several times.  Attempts at the same job are never
 pooled.  Attempts whose specs differ in more than job number and repetition measured different things, so all shown
-attempts have one spec.
+attempts have one spec.  A measurement that was repeated in part is not mixed with the earlier, whole one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 from harness.driver.records import Outcome, digest
 from harness.errors import FileError
 from harness.results.reader import StoredJob
-from harness.results.schema import Cell, ResultSpec
+from harness.results.schema import Cell, Result, ResultSpec
 
 # The words for fields of the spec in which attempts may differ; other fields have their own names.
 _WORDS = {
@@ -49,14 +49,43 @@ def jobs_by_cell(jobs: Iterable[StoredJob]) -> dict[CellKey, list[StoredJob]]:
     return cells
 
 
+def whole_measurement(results: Iterable[Result], jobs: int) -> tuple[dict[int, Result], dict[int, Result]]:
+    """Return the attempts of a cell's newest whole measurement, and of a newer one that is not whole, by job number.
+
+    A run measures each job of a cell once, so a job that comes again begins a new measurement.  If none is whole, the
+    newest of the largest is returned.
+
+    Args:
+        results: attempts of one spec that ended alike, in any order.
+        jobs: the number of jobs of the cell.
+    """
+    measurements: list[dict[int, Result]] = [{}]
+    last: dict[int, Result] = {}
+    clocks_agree = True
+    for result in sorted(results, key=_turn):
+        number = result.spec.job
+        if number in measurements[-1]:
+            measurements.append({})
+        measurements[-1][number] = result
+        if number in last and last[number].spec.repetition > result.spec.repetition:
+            clocks_agree = False
+        else:
+            last[number] = result
+    if not clocks_agree:  # then no time tells which jobs belong together
+        return last, {}
+    place = max(range(len(measurements)), key=lambda number: (len(measurements[number]), number))
+    whole, newest = measurements[place], measurements[-1]
+    return whole, newest if len(whole) >= jobs and newest is not whole else {}
+
+
 def choose(
     attempts: Iterable[StoredJob], keys: Collection[str] | None = None
 ) -> tuple[tuple[StoredJob, ...], tuple[str, ...]]:
     """Return the attempt to show for each stored job number, ascending, and notes on all others.
 
     The attempt that started last decides the spec, so that a changed image or protocol never shows older results.
-    Within that spec and job number the highest repetition that ended ``ok`` is shown, else the highest.  An attempt
-    named in ``keys`` comes first.
+    Within that spec the attempts of the newest whole measurement are shown.  A job number without such an attempt
+    shows its highest repetition that ended ``ok``, else the highest.  An attempt named in ``keys`` comes first.
 
     Args:
         attempts: stored jobs of one cell and isolation, at least one, in any order.
@@ -73,16 +102,31 @@ def choose(
         if _identity(job) == identity:
             by_number[job.result.spec.job].append(job)
     shown, repeated = [], []
-    notes: list[str] = []
+    whole, again = _whole([job for same in by_number.values() for job in same])
+    notes = list(_again_notes(len(again), ordered[-1].result.spec))
     for _, same in sorted(by_number.items()):
         same.sort(key=lambda job: job.result.spec.repetition)  # clocks may go back
         finished = [job for job in same if job.result.outcome is Outcome.OK]
-        chosen = ([job for job in same if job in requested] or finished or same)[-1]
+        measured = [job for job in finished if job.result.key in whole]
+        chosen = ([job for job in same if job in requested] or measured or finished or same)[-1]
         shown.append(chosen)
         notes += _hidden_notes(chosen, same)
         if chosen in finished and len(finished) > 1:
             repeated.append((len(finished), chosen is finished[-1]))
     return tuple(shown), (*notes, *_repeated_notes(repeated, shown[0].result.spec), *_other_notes(shown[0], ordered))
+
+
+def measured_again(shown: Iterable[StoredJob], attempts: Iterable[StoredJob]) -> int:
+    """Return how many jobs of a cell a newer, unfinished measurement has stored; 0 without one."""
+    identities = {_identity(job) for job in shown}
+    return len(_whole([job for job in attempts if _identity(job) in identities])[1])
+
+
+def _whole(jobs: Sequence[StoredJob]) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the keys of the newest whole measurement, and of a newer one that is not whole."""
+    results = [job.result for job in jobs if job.result.outcome is Outcome.OK]
+    whole, again = whole_measurement(results, jobs[0].result.spec.jobs) if jobs else ({}, {})
+    return frozenset(result.key for result in whole.values()), frozenset(result.key for result in again.values())
 
 
 def started(job: StoredJob) -> datetime.datetime:
@@ -101,12 +145,26 @@ def _identity(job: StoredJob) -> str:
 
 def _age(job: StoredJob) -> tuple[datetime.datetime, int, str]:
     """Return a key that sorts attempts by age; repetition and key decide between equal times."""
-    result = job.result
     try:
-        time = datetime.datetime.fromisoformat(result.started_at)
+        return _turn(job.result)
     except ValueError as error:
-        raise FileError(f"{job.folder}: started_at {result.started_at!r} is not an ISO time; correct it") from error
+        text = f"started_at {job.result.started_at!r} is not an ISO time; correct it"
+        raise FileError(f"{job.folder}: {text}") from error
+
+
+def _turn(result: Result) -> tuple[datetime.datetime, int, str]:
+    time = datetime.datetime.fromisoformat(result.started_at)
     return time if time.tzinfo else time.replace(tzinfo=datetime.UTC), result.spec.repetition, result.key
+
+
+def _again_notes(count: int, spec: ResultSpec) -> Iterator[str]:
+    """Yield a note on a newer measurement that is not whole."""
+    if count:
+        were = "was" if count == 1 else "were"
+        yield (
+            f"{count} of {spec.jobs} {unit(spec)}s {were} measured again, the others not yet: the last whole"
+            " measurement is shown"
+        )
 
 
 def _hidden_notes(shown: StoredJob, same: Sequence[StoredJob]) -> Iterator[str]:

@@ -23,6 +23,11 @@ IsolationName = Annotated[str, StringConstraints(pattern=f"^{NAME}$")]
 NULL_SYSTEM = "null"
 
 
+def system_words(system: str) -> str:
+    """Return a system's name for people; the null system's says what it is."""
+    return f"{system} (harness's own cost)" if system == NULL_SYSTEM else system
+
+
 # Version of result.json, and those that are read (:mod:`harness.results.version1` reads version 1).
 # 1: one flat record.  2: a spec holds the recipe of its image, which decides what is done; the driver's measurement as
 # it came, what the host saw, answers and provenance (with the image's digest) are nested.

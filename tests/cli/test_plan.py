@@ -10,9 +10,11 @@ import pytest
 from harness.config import data_root
 from harness.errors import EngineError
 from harness.jobs import estimates
+from harness.launch.base import LaunchEnd, LaunchRequest
 from harness.launch.fake import FakeLauncher
 from harness.launch.images.systems import System
-from tests.conftest import Bench
+from harness.progress import Progress
+from tests.conftest import Bench, protocol
 from tests.images.test_fusion import declare
 from tests.support.command_line import Call
 
@@ -28,6 +30,32 @@ def test_plan_lists_the_steps_and_changes_nothing(harness: Call, bench: Bench) -
     harness("run", "test-suite.toml", "--launcher", "fake", "--only", "cpu1-mem4")
     assert "1 of 2 jobs done" in harness(*FAKE).stdout
     assert "done (ok)" in harness(*FAKE, "--wide").stdout
+
+
+@pytest.mark.slow
+def test_plan_of_a_measured_suite_leads_to_its_report(
+    harness: Call, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.suite(protocol(3))
+    harness("run", "test-suite.toml", "--launcher", "fake")
+    assert harness(*FAKE).stdout.endswith("- next: harness report results/test-suite   all cells: --wide\n")
+    assert "- next: harness run test-suite.toml --fresh   all" in harness(*FAKE, "--fresh").stdout
+
+    launch, left = FakeLauncher.launch, iter(range(1))
+
+    def stopped_after_one(self: FakeLauncher, job: LaunchRequest, progress: Progress) -> LaunchEnd:
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        return launch(self, job, progress)
+
+    monkeypatch.setattr(FakeLauncher, "launch", stopped_after_one)
+    stopped = harness("run", "test-suite.toml", "--launcher", "fake", "--fresh")
+    assert stopped.exit_code == 130 and "  1 of 3 jobs are stored\n" in stopped.stderr
+    planned = harness(*FAKE).stdout
+    assert "- 3 of 3 jobs done\n- 1 of 3 noisy jobs were measured again; --retry-noisy measures the others\n" in planned
+    assert "- next: harness run test-suite.toml --retry-noisy 1   all cells: --wide\n" in planned
+    shown = harness("report").stdout
+    assert "- 1 of 3 noisy jobs were measured again (planted); the earlier measurement is shown until all are" in shown
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ import pytest
 
 from harness.analysis import results_folder, rows
 from harness.driver.records import Envelope, Outcome
-from harness.errors import StoreError, UsageError
+from harness.errors import EngineError, StoreError, UsageError
 from harness.launch.base import LaunchEnd, LaunchRequest, Prepared
 from harness.launch.fake import FakeLauncher
 from harness.launch.images import assets
@@ -324,6 +324,58 @@ def test_failed_repetition_is_not_mixed_with_earlier_results(
     stored = {job.result.key: job.result for job in read_jobs(bench.results)}
     assert [(stored[key].spec.repetition, stored[key].outcome) for key in summary.keys] == [(0, Outcome.OK)] * 3
     assert len(summary.unforeseen) == len(failing)
+
+
+class _Stopping(FakeLauncher):
+    """Launcher that raises an error in place of its n-th search."""
+
+    def __init__(self, error: BaseException, at: int) -> None:
+        super().__init__()
+        self._error, self._at = error, at
+
+    def launch(self, job: LaunchRequest, progress: Progress) -> LaunchEnd:
+        if job.spec.kind == "search" and len(_searches(self)) + 1 == self._at:
+            raise self._error
+        return super().launch(job, progress)
+
+
+def test_stopped_retry_shows_the_earlier_measurement_whole_and_goes_on(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C after two of three jobs: the table keeps the old three, and the same command measures the third."""
+
+    def shown() -> tuple[list[int], int]:
+        (row,) = results_folder.read(bench.results, cache=bench.cache).table.rows
+        jobs = {job.result.key: job.result.spec for job in read_jobs(bench.results)}
+        return [jobs[key].repetition for key in row.keys], row.measured_again
+
+    _noisy_first(monkeypatch, times=99)
+    path = bench.suite(INTERLEAVED.format(1), profiles=["cpu1-mem1"])
+    with pytest.raises(KeyboardInterrupt):
+        bench.run(_Stopping(KeyboardInterrupt(), 6), path, retry_noisy=1)
+    assert "  2 of 3 noisy jobs were measured again\n" in bench.screen.getvalue()
+    assert shown() == ([0, 0, 0], 2)
+    plain = bench.run(FakeLauncher(), path)
+    assert plain.jobs == () and len(plain.keys) == 3
+    assert {job.result.spec.repetition for job in read_jobs(bench.results) if job.result.key in plain.keys} == {0}
+    launcher = FakeLauncher()
+    done = bench.run(launcher, path, retry_noisy=1)
+    assert [trial for _, trial in _searches(launcher)] == [2], "the others were measured again before"
+    assert "noisy: measuring 1 cell again, 2 jobs of them before (1 of at most 1 times)" in bench.screen.getvalue()
+    assert shown() == ([1, 1, 1], 0)
+    assert done.keys == {job.result.key for job in read_jobs(bench.results) if job.result.spec.repetition == 1}
+
+
+def test_run_without_its_engine_says_what_is_kept_and_the_next_run_what_was_before(bench: Bench) -> None:
+    path = bench.suite(INTERLEAVED.format(1), profiles=["cpu1-mem1", "cpu2-mem4"])
+    with pytest.raises(EngineError) as caught:
+        bench.run(_Stopping(EngineError("the engine is gone"), 5), path)
+    message = "the engine is gone. 4 of 6 jobs are stored; start the engine and run the same command to go on"
+    assert str(caught.value) == message and len(read_jobs(bench.results)) == 4
+    assert bench.run(FakeLauncher(), path).done_before == 4
+    assert bench.screen.getvalue().startswith("  4 of 6 jobs are stored from before\n")
+    bench.run(FakeLauncher(), path)
+    assert "from before" not in bench.screen.getvalue(), "nothing is left to run"
 
 
 def test_failure_on_a_full_disk_is_not_the_systems_fault(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

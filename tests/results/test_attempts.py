@@ -115,16 +115,39 @@ def test_malformed_time_is_named() -> None:
         attempts.choose([broken, tried(1)])
 
 
-def test_each_job_number_has_its_own_attempts() -> None:
+def test_jobs_measured_again_in_part_do_not_replace_a_whole_measurement() -> None:
+    """Two jobs of a retry are stored, one of which failed."""
     jobs = five()
     crash = tried(7, Outcome.CRASH, detail="raised", job=2, jobs=5, trials=1, repetition=1)
     better = tried(8, job=4, jobs=5, trials=1, repetition=1)
     shown, notes = attempts.choose([*jobs, crash, better])
-    assert shown == (*jobs[:4], better)
+    assert shown == tuple(jobs) and attempts.measured_again(shown, [*jobs, crash, better]) == 1
     assert notes == (
+        "1 of 5 trials was measured again, the others not yet: the last whole measurement is shown",
         "trial 3 of 5: newer attempt ended crash on 2026-11-20T10:07:00+00:00 (raised); the last ok is shown",
-        "2 ok results for 1 of 5 trials: the newest of each is shown",
+        "2 ok results for 1 of 5 trials: one of each is shown",
     )
+    rest = [tried(10 + number, job=number, jobs=5, trials=1, repetition=1) for number in (0, 1, 3)]
+    rest.append(tried(15, job=2, jobs=5, trials=1, repetition=2))
+    shown, _ = attempts.choose([*jobs, crash, better, *rest])
+    assert set(map(id, shown)) == {id(job) for job in (better, *rest)}
+    assert attempts.measured_again(shown, [*jobs, crash, better, *rest]) == 0
+
+
+def test_first_measurement_that_was_stopped_is_completed_by_later_jobs() -> None:
+    begun, *others = five()
+    again = tried(5, job=0, jobs=5, trials=1, repetition=1)
+    later = [tried(5 + number, job=number, jobs=5, trials=1) for number in range(1, 5)]
+    assert attempts.choose([begun, *others])[0] == (begun, *others)
+    assert attempts.choose([begun, again, *later])[0] == (again, *later), "the second measurement is whole"
+    assert attempts.choose([begun, again])[0] == (again,)
+
+
+def test_last_repetition_of_each_job_is_shown_where_clocks_went_back() -> None:
+    jobs = five()
+    jobs[1] = tried(20, job=1, jobs=5, trials=1)
+    again = [tried(number, job=number, jobs=5, trials=1, repetition=1) for number in range(5)]
+    assert attempts.choose([*jobs, *again])[0] == tuple(again)
 
 
 def test_keys_choose_among_the_attempts_of_each_job() -> None:
