@@ -17,6 +17,7 @@ from harness.pricing import instances, offers
 from harness.pricing.instances import Instance
 from harness.pricing.offers import ChosenMachine
 from harness.pricing.prices import Snapshot
+from harness.remote.options import RemoteOptions
 
 X86_64 = "x86_64"
 
@@ -30,6 +31,15 @@ class MachineOptions:
 
     instance: str | None = None
     architecture: str | None = None
+
+
+@dataclass(frozen=True)
+class RentalOptions(MachineOptions, RemoteOptions):
+    """Options of a run on EC2 or Batch."""
+
+    region: str | None = None
+    spot: bool = False
+    subnet: str | None = None
 
 
 def of_suite(suite: Suite, snapshot: Snapshot, choice: MachineOptions) -> dict[str, ChosenMachine]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from harness.aws import machines
-from harness.aws.rental import RentalOptions
+from harness.aws.machines import RentalOptions
 from harness.errors import UsageError
 from harness.jobs.cell_plans import SuitePlan, suite_notes
 from harness.jobs.suite import Suite

@@ -10,7 +10,7 @@ from functools import cached_property
 from harness import config, extras
 from harness.aws import clients, machines
 from harness.aws.clients import Connections, S3Uri
-from harness.aws.machines import MachineOptions
+from harness.aws.machines import RentalOptions
 from harness.aws.objects import Objects
 from harness.commands import option
 from harness.errors import RemoteError, UsageError
@@ -23,20 +23,11 @@ from harness.remote import run as remote_run
 from harness.remote.backend import Backend
 from harness.remote.partition import Market
 from harness.remote.records import Launch, RemoteRun
-from harness.remote.run import ClientContext, RemoteOptions, RemoteRequest, RunReport
+from harness.remote.run import ClientContext, RemoteRequest, RunReport
 
 HOURS_A_MONTH = 730.0
 # A public IPv4 address (aws.amazon.com/vpc/pricing, since 2024-02-01, all regions); in a default VPC each has one.
 ADDRESS_USD_PER_HOUR = 0.005
-
-
-@dataclass(frozen=True)
-class RentalOptions(MachineOptions, RemoteOptions):
-    """Options of a run on EC2 or Batch."""
-
-    region: str | None = None
-    spot: bool = False
-    subnet: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

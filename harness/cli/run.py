@@ -1,4 +1,7 @@
-"""`harness run`, `demo`, `plan`, `worker`: run suites here, on EC2 or on Batch, and print their tables."""
+"""`harness run`, `demo`, `plan`, `worker`: run suites here, on EC2 or on Batch, and print their tables.
+
+What runs suites on other machines is imported late: a run whose jobs are done prints its table in two seconds.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from harness import config, datasets
 from harness.analysis.results_folder import ReadResults
 from harness.analysis.table import Row, Table
-from harness.aws import is_s3, price_list, rental
-from harness.aws.clients import Connections, parse_uri
-from harness.aws.objects import Objects
-from harness.aws.rental import RentalBackend, RentalOptions, RentalRequest
+from harness.aws import is_s3
+from harness.aws.machines import RentalOptions
 from harness.cli.launchers import (
     BACKENDS,
     LauncherChoice,
@@ -50,7 +51,6 @@ from harness.commands import command, option, quoted
 from harness.driver.records import Outcome
 from harness.errors import FileError, HarnessError, UsageError, counted, did_you_mean, listed, quoted_name
 from harness.evaluation import measure_names
-from harness.experiments.contested import contested_cells
 from harness.jobs import cell_plans, orchestrator, preflight
 from harness.jobs.cell_plans import Planner, SuitePlan
 from harness.jobs.command_suite import CommandSuite, are_systems
@@ -58,24 +58,21 @@ from harness.jobs.inputs import RunCallbacks, RunOptions
 from harness.jobs.orchestrator import RunSummary
 from harness.jobs.suite import Suite, load
 from harness.launch import launchers
-from harness.launch.docker import DockerLauncher
-from harness.launch.images import catalog, platforms
+from harness.launch.images import catalog
 from harness.pricing import prices
-from harness.remote import folder_worker
-from harness.remote import run as remote_run
-from harness.remote.folder_backend import FolderBackend
-from harness.remote.run import ClientContext, RemoteOptions, RemoteRequest, RunReport
+from harness.remote.options import RemoteOptions
 from harness.remote.shared_folder import open_folder
-from harness.remote.shipment import Shipper
-from harness.remote.storage import Storage
-from harness.remote.watch import Timeouts
-from harness.remote.worker import run_part
 from harness.report.plan import plan_document, quote_document
 from harness.report.row_lines import disturbances, row_line
 from harness.report.summary import SummaryView, nothing_measured, summary_section
 from harness.results.reader import StoredJob
 from harness.results.schema import NULL_SYSTEM, Cell
 from harness.untrusted import one_line
+
+if TYPE_CHECKING:
+    from harness.aws.rental import RentalBackend
+    from harness.remote.run import RunReport
+    from harness.remote.storage import Storage
 
 log = logging.getLogger(__name__)
 
@@ -269,12 +266,16 @@ def run(
     choice = request.choice
     if part is not None:
         assert isinstance(request.results, Path)
+        from harness.remote.worker import run_part
+
         options = run_options(part, request.results, request.only, request.fresh, choice.cache)
         with choice.open() as launcher:
             sys.exit(0 if run_part(part, options, launcher, _storage) else 1)
     _check_options(request)
     suites = subject.suites(suites, request.results)
     if contested is not None:
+        from harness.experiments.contested import contested_cells
+
         stored = StoredResults(contested, choice.cache)
         found = stored.priced(stored.read())
         suites, cells = contested_cells(contested, found.table, found.per_query, suites)
@@ -354,6 +355,8 @@ def _run_suite(suite: Path, request: _RunRequest) -> list[str]:
 
 def _quote(suites: Sequence[Path], request: _RunRequest) -> None:
     """Print the cost of suites by the price list, without an account, data or an engine."""
+    from harness.aws import price_list
+
     cloud = request.cloud
     snapshot = prices.snapshot(region=f"aws/{cloud.region}" if cloud.region else None, term="on-demand")
     with replace(request.choice, launcher=launchers.DEFAULT).open() as launcher:
@@ -417,13 +420,20 @@ def _run_in_cloud(
     suite: Suite, options: RunOptions, request: _RunRequest, backend: type[RentalBackend]
 ) -> RunReport | None:
     """Run a suite on EC2 or Batch."""
+    from harness.aws import rental
+    from harness.aws.clients import Connections, parse_uri
+    from harness.launch.docker import DockerLauncher
+    from harness.launch.images import platforms
+    from harness.remote.run import ClientContext
+    from harness.remote.shipment import Shipper
+
     cloud = request.cloud if "most" in backend.options else replace(request.cloud, most=sys.maxsize)
     if request.work is None:
         raise UsageError(
             f"--launcher {request.choice.launcher} needs a place in S3: give --work s3://BUCKET, which"
             " `harness ec2 up s3://BUCKET` makes"
         )
-    rented = RentalRequest(suite=suite, options=options, work=parse_uri(request.work), **vars(cloud))
+    rented = rental.RentalRequest(suite=suite, options=options, work=parse_uri(request.work), **vars(cloud))
     connections = Connections(cloud.region)
     with closing(DockerLauncher(options.cache, request.choice.models, platform=platforms.AMD64)) as docker:
         client = ClientContext(
@@ -436,6 +446,13 @@ def _run_in_cloud(
 
 def _run_in_folder(suite: Suite, options: RunOptions, request: _RunRequest) -> RunReport | None:
     """Run a suite on the workers of a shared folder."""
+    from harness.launch.docker import DockerLauncher
+    from harness.remote import run as remote_run
+    from harness.remote.folder_backend import FolderBackend
+    from harness.remote.run import ClientContext, RemoteRequest
+    from harness.remote.shipment import Shipper
+    from harness.remote.watch import Timeouts
+
     work = open_folder(Path(request.work or ""))
     with request.choice.open() as launcher:
         engine = launcher.client if isinstance(launcher, DockerLauncher) else None
@@ -460,6 +477,9 @@ def _ended(done: RunReport | None) -> tuple[RunSummary | None, Sequence[str]]:
 
 def _storage(address: str) -> Storage:
     """Open the storage through which a worker exchanges files."""
+    from harness.aws.clients import Connections, parse_uri
+    from harness.aws.objects import Objects
+
     return Objects(Connections(), parse_uri(address)) if is_s3(address) else open_folder(Path(address))
 
 
@@ -532,8 +552,17 @@ def plan(
         missing |= cell_plans.missing_folders(each.inputs.suite, options)
     results, fresh_index = str(request.results), request.fresh_index
     given = {"results": None if results == "results" else results, "only": request.only, "fresh_index": fresh_index}
-    run = command("run", *suites, **given, fresh=request.fresh and not fresh_index)
-    cells = price_list.quote(plans, prices.snapshot())[0] if price else [cell for each in plans for cell in each.cells]
+    fresh = request.fresh or fresh_index
+    run = command("run", *suites, **given, fresh=fresh and not fresh_index)
+    if not fresh and all(job.done for each in plans for job in each.jobs) and not any(each.absent for each in plans):
+        folder = results if len(plans) > 1 else f"{results}/{plans[0].inputs.suite.name}"
+        retry = cell_plans.unfinished(plans)
+        run = command("run", *suites, **given, retry_noisy=1) if retry else command("report", folder)
+    cells = [cell for each in plans for cell in each.cells]
+    if price:
+        from harness.aws import price_list
+
+        cells = [*price_list.quote(plans, prices.snapshot())[0]]
     notes = cell_plans.plan_notes(plans, cells, missing)
     absent = sum(len(each.absent) for each in plans)
     destination.show_report(plan_document(cells, notes, run, absent=absent, priced=price))
@@ -558,4 +587,6 @@ def worker(folder: Path, idle_s: float, cache: Path) -> None:
     Takes one part of a suite after the other. If a worker is stopped or dies, another worker goes on with its part;
     only the job that was running begins again. Exit code 1 if a part could not be done.
     """
+    from harness.remote import folder_worker
+
     sys.exit(0 if folder_worker.serve(open_folder(folder), config.absolute_folder(cache), idle_s) else 1)

@@ -24,6 +24,7 @@ from harness.remote.backend import Backend
 from harness.remote.failures import NO_STORAGE, ignoring
 from harness.remote.journal import Journal
 from harness.remote.local_results import LocalResults
+from harness.remote.options import RemoteOptions
 from harness.remote.quote import Quote
 from harness.remote.records import PartJob, PlannedPart, RemoteRun
 from harness.remote.shipment import Shipper
@@ -38,16 +39,6 @@ log = logging.getLogger(__name__)
 
 # Estimates that differ by less are the same.
 _CENT = 0.01
-
-
-@dataclass(frozen=True)
-class RemoteOptions:
-    """Options of a run on other machines.  ``most``: machines at once; ``cap_usd``: the most that it may cost."""
-
-    cap_usd: float | None = None
-    most: int = 8
-    dry_run: bool = False
-    wide: bool = False
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,8 @@ class _Engine(FakeLauncher):
 
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.cli.run.DockerLauncher", _Engine)
-    monkeypatch.setattr("harness.cli.run.Shipper", lambda work, _, cache: FakeShipper(work, cache))
+    monkeypatch.setattr("harness.launch.docker.DockerLauncher", _Engine)
+    monkeypatch.setattr("harness.remote.shipment.Shipper", lambda work, _, cache: FakeShipper(work, cache))
     monkeypatch.setattr(Timeouts.__init__, "__defaults__", (0.1, *(Timeouts.__init__.__defaults__ or ())[1:]))
 
 

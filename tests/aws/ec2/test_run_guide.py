@@ -44,8 +44,8 @@ def _commands() -> list[list[str]]:
 
 def test_every_command_of_the_guide_works(bench: Bench, aws: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The page's suite is a small one here; workers are threads."""
-    monkeypatch.setattr("harness.cli.run.DockerLauncher", _Engine)
-    monkeypatch.setattr("harness.cli.run.Shipper", lambda work, _, cache: FakeShipper(work, cache))
+    monkeypatch.setattr("harness.launch.docker.DockerLauncher", _Engine)
+    monkeypatch.setattr("harness.remote.shipment.Shipper", lambda work, _, cache: FakeShipper(work, cache))
     monkeypatch.setattr(Timeouts.__init__, "__defaults__", (0.1, *(Timeouts.__init__.__defaults__ or ())[1:]))
     monkeypatch.setattr("tests.aws.ec2.conftest.WORK", WORK)
     monkeypatch.setenv("HARNESS_CACHE", str(bench.cache))
