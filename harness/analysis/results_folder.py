@@ -19,7 +19,7 @@ from harness.analysis.table import Row, Table
 from harness.analysis.verdict import QualityDifference
 from harness.errors import UsageError
 from harness.evaluation import measure_names
-from harness.results import reader, suite_record
+from harness.results import attempts, reader, suite_record
 
 if TYPE_CHECKING:
     from harness.analysis.evaluate_job import Vectors
@@ -131,11 +131,11 @@ def _measured(folder: Path, selection: Selection, cache: Path | None) -> ReadRes
         return built().per_query if values is None else values
 
     if keys is not None:
-        from harness.analysis.evaluate_job import JobEvaluator
-        from harness.analysis.rows import are_default, build_rows
-
         jobs = _read_jobs(folder, cache)
-        if not are_default(jobs, keys):
+        if not attempts.are_default(jobs, keys):
+            from harness.analysis.evaluate_job import JobEvaluator
+            from harness.analysis.rows import build_rows
+
             return _of_rows(_named(build_rows(jobs, JobEvaluator(measures), keys=keys), jobs))
     if stored and (table := stored.table()):
         return ReadResults(table, cached_values, stored)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_ROWS, _QUERIES, _TESTS = ".rows.cache", ".queries.parquet", ".tests.cache"
+_ROWS, _QUERIES, _TESTS, _PAGES = ".rows.cache", ".queries.parquet", ".tests.cache", ".pages.cache"
 _LONGEST_STAMP = 1 << 12
 # Numbers depend on these libraries and on our own sources.
 _LIBRARIES = ("ir-measures", "numpy", "pyarrow", "scipy")
@@ -94,7 +94,8 @@ class RowCache:
     def __init__(self, cache: Path, folder: Path, measures: Sequence[str], judged: str = "") -> None:
         name = hashlib.sha256(_bytes(json.dumps([str(folder.resolve()), list(measures), judged]))).hexdigest()[:32]
         self.path = cache / "tables" / f"{name}{_ROWS}"
-        self._queries, self._tests = (cache / "tables" / f"{name}{suffix}" for suffix in (_QUERIES, _TESTS))
+        others = (cache / "tables" / f"{name}{suffix}" for suffix in (_QUERIES, _TESTS, _PAGES))
+        self._queries, self._tests, self._pages = others
         self._folder, self._stamp = folder, folder_stamp(folder)
 
     def table(self) -> Table | None:
@@ -176,6 +177,22 @@ class RowCache:
                 (scratch / _TESTS).replace(self._tests)
         return self._known_tests[text]
 
+    def keep_pages(self, pages: Iterable[Path], inputs: Iterable[Path]) -> None:
+        """Remember that these files were written from the rows and from other input files."""
+        name = self._pages.name.partition(".")[0]
+        # Where the cache cannot be written, the next run writes the files again.
+        with contextlib.suppress(OSError), filesystem.scratch_folder(self._pages.parent, name) as scratch:
+            (scratch / _PAGES).write_bytes(_packed(self._stamp, _bytes(_states(pages, inputs))))
+            (scratch / _PAGES).replace(self._pages)
+
+    def are_current(self, pages: Iterable[Path], inputs: Iterable[Path]) -> bool:
+        """Return whether these files are as they were written from the rows and inputs, which have not changed."""
+        found = _read(self._pages, parts=1)
+        try:
+            return found is not None and found == (self._stamp, [_bytes(_states(pages, inputs))])
+        except OSError:
+            return False
+
     @functools.cached_property
     def _known_tests(self) -> dict[str, QualityDifference]:
         """Kept tests by the text of their key, if they are still valid."""
@@ -253,6 +270,15 @@ def _entry(entry: os.DirEntry[str]) -> str:
         return _line(entry.path, entry.stat(follow_symlinks=False))
     except FileNotFoundError:
         return f"{entry.path} gone"
+
+
+def _states(pages: Iterable[Path], inputs: Iterable[Path]) -> str:
+    """Return one text on the state of files, without a line end.
+
+    Raises:
+        OSError: a file is missing.
+    """
+    return json.dumps([_line(str(path.absolute()), path.stat()) for path in (*pages, *inputs)])
 
 
 def _line(path: str, about: os.stat_result) -> str:

@@ -91,15 +91,6 @@ def build_row(pool: Pool, tries: int, evaluator: JobEvaluator) -> CellRow:
     return CellRow(row, None, values, summary.facts, summary.disagreements)
 
 
-def are_default(jobs: Iterable[StoredJob], keys: Collection[str]) -> bool:
-    """Return whether these ``keys`` show the jobs that are shown without keys.
-
-    Raises:
-        FileError: a result's start time cannot be read.
-    """
-    return all(attempts.choose(tries, keys) == attempts.choose(tries) for tries in attempts.jobs_by_cell(jobs).values())
-
-
 def verdicts(
     jobs: Iterable[StoredJob], keys: Collection[str] | None = None
 ) -> dict[tuple[Cell, str], validity.Assessment]:

@@ -499,9 +499,11 @@ def _finish(location: ResultsLocation, suite: Suite, summary: RunSummary, launch
             lambda escape, width: (summary_section(table, compare, escape, view, width),)
         )
 
-    show(markdown)
-    write(page, stored.page(found))
-    location.publish(markdown, page)
+    if location.publisher is not None or not stored.are_current(found, markdown, page):
+        show(markdown)
+        write(page, stored.page(found))
+        location.publish(markdown, page)
+        stored.keep_pages(found, markdown, page)
     say(f"{counted(len(summary.jobs), 'job')} run, {summary.done_before} done before", err=True)
     click.echo(err=True)
     show(None, f"{more}   how a number was made: {command('explain', results=shown)}", *_next_step(suite, launcher))

@@ -32,6 +32,7 @@ from harness.cli.options import (
 from harness.cli.output import Destination
 from harness.errors import UsageError
 from harness.evaluation import measure_names, trec_lines
+from harness.pricing import instances
 from harness.report.plots import KINDS
 from harness.results import suite_record
 from harness.untrusted import one_line
@@ -147,6 +148,15 @@ class StoredResults:
         from harness.report.page.results import results_page  # late, as most commands write no page
 
         return results_page(self.results, found, self._tariff(), view)
+
+    def are_current(self, found: ReadResults, *pages: Path) -> bool:
+        """Return whether files are as they were written from these results at the newest prices."""
+        return found.cache is not None and found.cache.are_current(pages, instances.files())
+
+    def keep_pages(self, found: ReadResults, *pages: Path) -> None:
+        """Remember that these files were written from these results at the newest prices."""
+        if found.cache is not None:
+            found.cache.keep_pages(pages, instances.files())
 
 
 def tested(found: ReadResults) -> ReadResults:

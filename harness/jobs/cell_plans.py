@@ -27,7 +27,10 @@ _NOTHING = DurationEstimate(0.0, 0.0, True)
 
 @dataclass(frozen=True)
 class SuitePlan:
-    """A suite's cells with their jobs; ``absent`` cells lack their data here.  ``engine``: an engine answered."""
+    """A suite's cells with their jobs; ``absent`` cells lack their data here.
+
+    ``engine``: an engine answered, or none was needed.
+    """
 
     inputs: Inputs
     jobs: list[Planned]
@@ -53,11 +56,16 @@ class Planner:
             UsageError: as :func:`harness.jobs.inputs.gather`.
         """
         absent: list[Cell] = []
-        gathered = inputs.gather(suite, options, absent, without)
-        try:
-            jobs, engine = plan_here(gathered, options, self.launcher), True
-        except EngineError:  # listing needs none
-            jobs, engine = plan_here(gathered, options, self.launcher, look=False), False
+        return self.plan_gathered(inputs.gather(suite, options, absent, without), absent, options)
+
+    def plan_gathered(self, gathered: Inputs, absent: Sequence[Cell], options: RunOptions) -> SuitePlan:
+        """Plan a suite whose inputs are gathered, but for those of the ``absent`` cells."""
+        jobs, engine = plan_here(gathered, options, self.launcher, look=False), True
+        if not all(job.done for job in jobs):
+            try:
+                jobs = plan_here(gathered, options, self.launcher)
+            except EngineError:  # listing needs none
+                engine = False
         estimator = _Estimator(gathered, options, self.launcher, self._built)
         cells = (*estimator.present(jobs), *estimator.absent(absent))
         return SuitePlan(gathered, jobs, cells, tuple(absent), engine)

@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 
 from harness import filesystem
-from harness.analysis import rows
 from harness.datasets import Dataset
 from harness.driver.records import MAX_PROBES, JobSpec, Outcome, to_json
 from harness.errors import ImageError, JobError, MissingWeights, counted, listed
@@ -19,7 +18,7 @@ from harness.jobs.collect import CollectedJob, build_result, collect
 from harness.jobs.indexes import Index
 from harness.jobs.inputs import Inputs, RunOptions
 from harness.jobs.pinning import pin_inputs
-from harness.jobs.plan import Planned, component_keys, index_key, order, plan_here
+from harness.jobs.plan import Planned, component_keys, index_key, jobs_done, order, plan_here
 from harness.jobs.run_progress import RunProgress, cell_name, reason_of, trials_of
 from harness.launch import host
 from harness.launch.base import Launcher, LaunchRequest, Prepared
@@ -97,16 +96,23 @@ class _RunState:
 
 
 def run_suite(inputs: Inputs, options: RunOptions, launcher: Launcher) -> RunSummary:
-    """Run the jobs to do; each is stored as it ends, and a failure of one stops no other."""
-    launcher.check()
+    """Run the jobs to do; each is stored as it ends, and a failure of one stops no other.
+
+    Where all are stored already, no engine is needed.
+    """
+    done = jobs_done(inputs, options, launcher)
     store = Store(options.results, inputs.suite.name, options.publisher)
-    # Before the folder is held, which clears a dead run's staging: its container may still write into that.
-    swept = launcher.sweep()
-    if swept:
-        log.info(f"removed {counted(swept, 'container')} that a dead run had left")
-    filesystem.remove_all_leftovers(options.cache)
+    if done is None:
+        launcher.check()
+        # Before the folder is held, which clears a dead run's staging: its container may still write into that.
+        swept = launcher.sweep()
+        if swept:
+            log.info(f"removed {counted(swept, 'container')} that a dead run had left")
+        filesystem.remove_all_leftovers(options.cache)
     with store.held():
         keep_inputs(inputs, store)
+        if done is not None:
+            return RunSummary(len(done), (), frozenset(job.key for job in done))
         host_facts = environment.read(launcher.engine_version())
         run = _RunState(inputs, options, launcher, store, host_facts, environment.machine())
         # Another run may have pinned what this one has read as unpinned.
@@ -367,6 +373,8 @@ def _no_image(error: ImageError | None) -> JobError:
 
 def _noisy(run: _RunState, jobs: list[Planned], keys: Collection[str]) -> list[Planned]:
     """Plan again the jobs of cells with a transient doubt about their numbers, and of cells measured again in part."""
+    from harness.analysis import rows  # late: few runs judge their jobs
+
     verdicts, isolation = rows.verdicts(read_jobs(run.store.folder), keys), run.launcher.isolation.name
     # The store may hold a cell measured in another isolation, which this run cannot improve.
     judged = {job.cell: verdicts.get((job.cell, isolation)) for job in jobs}

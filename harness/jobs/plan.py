@@ -95,6 +95,15 @@ def plan_here(
     return assigned(planned, options.assigned, {result.key for result in stored})
 
 
+def jobs_done(inputs: Inputs, options: RunOptions, launcher: Launcher) -> list[Result] | None:
+    """Return the stored jobs that answer a run, without an engine; None: a job is left to do, or may be."""
+    if options.fresh or options.fresh_index or options.retry_noisy or options.assigned is not None:
+        return None
+    latest = [job.latest if job.done else None for job in plan_here(inputs, options, launcher, look=False)]
+    done = [result for result in latest if result is not None]
+    return done if len(done) == len(latest) else None
+
+
 def plan(
     inputs: Inputs,
     isolation: str,

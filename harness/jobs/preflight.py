@@ -19,7 +19,7 @@ from harness.errors import EngineError, FileError, ImageError, MissingWeights, c
 from harness.jobs import estimates, indexes, inputs
 from harness.jobs.cell_plans import Planner, SuitePlan
 from harness.jobs.inputs import Inputs, RunOptions
-from harness.jobs.plan import component_keys
+from harness.jobs.plan import component_keys, jobs_done
 from harness.jobs.shipped_runs import shipped_runs
 from harness.jobs.suite import Suite
 from harness.launch.base import Launcher
@@ -54,14 +54,18 @@ def gather(suite: Suite, options: RunOptions, launcher: Launcher) -> Inputs:
     """Gather a run's inputs; before data is fetched, log what the run lacks and how long it takes.
 
     Raises:
-        EngineError: this host can launch nothing.
+        EngineError: a job is left to do, and this host can launch nothing.
         FileError: a dataset's folder or files do not exist; the log has everything else that is missing.
         UsageError: as :func:`harness.jobs.inputs.gather`.
     """
     missing = _missing_data(suite, options)
+    absent: list[Cell] = []
+    gathered = inputs.gather(suite, options, absent, missing)
+    if not absent and jobs_done(gathered, options, launcher) is not None:
+        return gathered
     if not missing:
         launcher.check()
-    plan = Planner(launcher).plan(suite, options, missing)
+    plan = Planner(launcher).plan_gathered(gathered, absent, options)
     cannot = _cannot(plan, launcher)
     images = _missing_images(plan.inputs, [cell for cell, reason in cannot.items() if reason is None], launcher)
     # A run that goes on names its weights itself.

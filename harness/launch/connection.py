@@ -71,6 +71,14 @@ def endpoint() -> Endpoint:
     return Endpoint(host, name, context.TLSConfig)
 
 
+def is_local() -> bool:
+    """Return whether the engine is the one at this host's usual socket; it need not run."""
+    try:
+        return endpoint().host == _SOCKET
+    except EngineError:
+        return False
+
+
 def connect(timeout_s: int) -> docker.DockerClient:
     """Return a client of the engine, which may not answer.
 

@@ -117,6 +117,8 @@ class DockerLauncher(Launcher):
 
     @cached_property
     def _native(self) -> str:
+        if connection.is_local():  # an engine at the usual socket runs on this host
+            return platforms.host()
         try:
             return emulation.native(self.client)
         except EngineError:

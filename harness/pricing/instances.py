@@ -128,6 +128,11 @@ def folders(root: Path | None = None) -> tuple[Path, ...]:
     return (data_folder(),)
 
 
+def files() -> tuple[Path, ...]:
+    """Return the files of prices and facts, in a fixed order."""
+    return tuple(path for folder in folders() for path in sorted(folder.rglob("*")) if path.is_file())
+
+
 def read_defaults(model: type[Model], section: str, root: Path | None = None) -> Model:
     """Read a section of ``defaults.toml``; raise FileError if the file is missing or wrong."""
     path = (root or data_folder()) / "defaults.toml"

@@ -116,6 +116,15 @@ def choose(
     return tuple(shown), (*notes, *_repeated_notes(repeated, shown[0].result.spec), *_other_notes(shown[0], ordered))
 
 
+def are_default(jobs: Iterable[StoredJob], keys: Collection[str]) -> bool:
+    """Return whether these ``keys`` show the jobs that are shown without keys.
+
+    Raises:
+        FileError: a result's start time cannot be read.
+    """
+    return all(choose(tries, keys) == choose(tries) for tries in jobs_by_cell(jobs).values())
+
+
 def measured_again(shown: Iterable[StoredJob], attempts: Iterable[StoredJob]) -> int:
     """Return how many jobs of a cell a newer, unfinished measurement has stored; 0 without one."""
     identities = {_identity(job) for job in shown}

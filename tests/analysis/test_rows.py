@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.analysis import axes, rows
+from harness.analysis import axes
 from harness.analysis.evaluate_job import JobEvaluator
 from harness.analysis.rows import build_rows
 from harness.analysis.table import Cost, IndexFigures, Judged, Latency, Resources, Table, Validity
 from harness.driver.records import Outcome
 from harness.estimate import Estimate
 from harness.pricing.prices import Snapshot
+from harness.results import attempts
 from harness.results.isolation import CONTAINER, PROCESS
 from harness.results.schema import Cell, GpuUse
 from tests.support import sample_records
@@ -240,8 +241,8 @@ def test_requested_jobs_are_compared_with_the_default_choice(make: Maker) -> Non
     new = make(base_ms=4.0, changes={"started_at": at(5)}, repetition=1)
     other = make("minilm", base_ms=8.0)
     jobs = [old, new, other]
-    assert rows.are_default(jobs, {new.result.key, other.result.key})
-    assert not rows.are_default(jobs, {old.result.key, other.result.key})
+    assert attempts.are_default(jobs, {new.result.key, other.result.key})
+    assert not attempts.are_default(jobs, {old.result.key, other.result.key})
 
 
 def test_rows_have_their_values_by_query(make: Maker) -> None:

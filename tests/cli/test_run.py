@@ -22,8 +22,12 @@ from harness.analysis.published import TimedSystem
 from harness.analysis.table import processors
 from harness.config import data_root
 from harness.launch.base import LaunchEnd, LaunchRequest
+from harness.launch.docker import DockerLauncher
 from harness.launch.fake import FakeLauncher
+from harness.launch.images.systems import System
+from harness.pricing.instances import PRICES_VARIABLE
 from harness.progress import Progress
+from harness.results.isolation import CONTAINER
 from harness.results.schema import CanaryReading
 from tests.conftest import Bench, protocol
 from tests.support import publisher
@@ -278,6 +282,45 @@ def test_unpinned_system_is_one_line_and_the_others_run(harness: Call, bench: Be
     assert "to publish a pin: harness pin bare" in " ".join(harness("systems", "bare").stdout.split())
     checked = harness("conformance", "bare", "--launcher", "process")
     assert checked.exit_code == 1 and "harness: the hub does not answer for a/m" in checked.stderr
+
+
+class _AsDocker(FakeLauncher):
+    """Launcher whose jobs count as the jobs of the Docker launcher."""
+
+    isolation = CONTAINER
+
+    def recipe(self, system: System) -> str:
+        return DockerLauncher(self.cache).recipe(system)
+
+
+@pytest.mark.slow
+def test_run_that_is_done_asks_no_engine_and_writes_no_page_again(
+    harness: Call, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    monkeypatch.delenv("DOCKER_CONTEXT", raising=False)
+    monkeypatch.setenv("DOCKER_CONFIG", str(bench.folder))
+    monkeypatch.setattr("harness.launch.connection.connect", None)
+    path = bench.suite(protocol(3))
+    bench.run(_AsDocker(cache=bench.cache), path)
+    first = harness("run", "test-suite.toml")
+    assert first.exit_code == 0 and "0 jobs run, 3 done before" in first.stderr, first.output
+    pages = [bench.results / "test-suite" / name for name in ("report.md", "report.html")]
+    written = [page.stat().st_ino for page in pages]
+    assert harness("run", "test-suite.toml").stdout == first.stdout
+    assert [page.stat().st_ino for page in pages] == written
+    pages[1].write_text("edited")
+    assert harness("run", "test-suite.toml").exit_code == 0
+    assert pages[1].read_text().startswith("<!doctype html>"), "an edited page is written again"
+    prices = bench.folder / "prices" / "prices"
+    prices.mkdir(parents=True)
+    monkeypatch.setenv(PRICES_VARIABLE, str(prices.parent))
+    written = [page.stat().st_ino for page in pages]
+    (prices / "SHA256SUMS").touch()
+    assert harness("run", "test-suite.toml").exit_code == 0
+    assert [page.stat().st_ino for page in pages] != written, "prices are newer"
+    planned = harness("plan", "test-suite.toml")
+    assert planned.stdout.endswith("- next: harness report results/test-suite   all cells: --wide\n")
 
 
 # The Docker SDK leaves its socket to the collector when its first request fails.

@@ -21,6 +21,7 @@ OTHER_LAYOUTS = {
     "harness.report.plots.style",
 }
 OTHER_LAYOUTS |= {"harness.evaluation.evaluate", "harness.analysis.long_documents", "harness.aws.clients"}
+DEMO = ("demo", "--launcher", "fake")
 REPORT = ("report", str(data_root() / "results" / "published" / "quickstart"))
 
 
@@ -32,18 +33,24 @@ REPORT = ("report", str(data_root() / "results" / "published" / "quickstart"))
             ("--help",),
             NEVER | {"numpy", "pyarrow", "pydantic", "rich", "harness.untrusted", "harness.analysis", "harness.jobs"},
         ),
+        # All jobs are stored: nothing is measured, judged, or written again.
+        (
+            (*DEMO, "--only", "*/cpu1-mem1"),
+            (NEVER - {"ir_measures"}) | {"harness.aws.clients", "harness.remote.run", "harness.evaluation.evaluate"},
+        ),
         # The rows and the test are cached: nothing is scored or tested again.
         (
             REPORT,
             NEVER | {"numpy", "pyarrow", "rich.progress", "harness.datasets", "harness.report.page"} | OTHER_LAYOUTS,
         ),
     ],
-    ids=["help", "report"],
+    ids=["help", "demo that is done", "report"],
 )
 def test_short_command_imports_no_heavy_module(
     arguments: tuple[str, ...], late: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
     assert CliRunner().invoke(main, arguments).exit_code == 0
     code = (
         "import sys; from harness.__main__ import start\n"
@@ -52,4 +59,4 @@ def test_short_command_imports_no_heavy_module(
         f"except SystemExit: print(*sorted({late!r} & set(sys.modules)), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout and done.stderr == "\n"
+    assert done.stdout and done.stderr.splitlines()[-1] == ""

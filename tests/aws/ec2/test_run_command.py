@@ -23,7 +23,7 @@ from tests.aws.server import REGION, SECRETS
 class _Engine(FakeLauncher):
     client = None
 
-    def __init__(self, *_: object, platform: str) -> None:
+    def __init__(self, *_: object, platform: str = "linux/amd64", **_options: object) -> None:
         super().__init__()
         assert platform in ("linux/amd64", "linux/arm64")
 
