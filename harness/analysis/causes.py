@@ -195,7 +195,7 @@ TEXTS: dict[Cause, CauseText] = {
     Cause.FEW_SAMPLES: CauseText(
         "a few slow samples decide the mean",
         "A few queries were slow in one trial and fast in the others, and they make up much of the mean.",
-        "compare p50, or",
+        "compare p50, which they do not move, or",
         Again.RETRY,
     ),
     Cause.LATENCY_TARGET: CauseText(

@@ -16,6 +16,8 @@ from harness.results.schema import NULL_SYSTEM
 
 # The beginning of the note under a table with means over seeds.
 SEEDS = "means over seeds"
+# Profiles that one note on the null system names: a longer note would be cut.
+_MOST_PROFILES = 4
 MEAN_METHOD = (
     "Latency mean: every timed sample counts. Its 95 % interval answers: measured again on this machine, with other "
     "such queries, in fresh processes. Two reaches are squared and added: over queries (corrected for skew, Hall 1992; "
@@ -195,7 +197,8 @@ def _overhead(overhead: Sequence[Overhead]) -> Iterator[str]:
     """Yield the time that harness itself adds to a query, on each profile."""
     suites = len({item.suite for item in overhead}) > 1
     origins = len({item.origin for item in overhead}) > 1
-    said = []
+    said: list[str] = []
+    doubted: list[str] = []
     for item in overhead:
         where = item.isolation.marked(item.profile)
         where += f" of {item.suite}" if suites else ""
@@ -206,12 +209,16 @@ def _overhead(overhead: Sequence[Overhead]) -> Iterator[str]:
             continue
         # Only the figures: the JSON report has the findings about the null system's row.
         facts = "; ".join(reason.partition("; ")[0] for reason in item.reasons)
-        doubts = "" if item.validity is Validity.CLEAN else f" ({item.validity.value}: {facts})"
+        if item.validity is not Validity.CLEAN:
+            doubted.append(f"null is {item.validity.value} on {where}: {facts}.")
         shown = (("mean", item.latency.mean_s), ("p50", item.latency.p50_s), ("p99", item.latency.p99_s))
         figures = ", ".join(f"{name} {figure.value * 1e6:.3g} µs" for name, figure in shown if figure.value is not None)
-        said.append(f"{where} {figures}{doubts}")
+        said.append(f"{where} {figures}")
     if said:
-        yield f"{NULL_METHOD}; with the limits of each profile: {'; '.join(said)}."
+        yield f"{NULL_METHOD}; with the limits of each profile: {'; '.join(said[:_MOST_PROFILES])}."
+    for start in range(_MOST_PROFILES, len(said), _MOST_PROFILES):
+        yield f"null on more profiles: {'; '.join(said[start : start + _MOST_PROFILES])}."
+    yield from doubted
 
 
 def of_null(rows: Sequence[Row]) -> Iterator[str]:

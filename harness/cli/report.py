@@ -267,8 +267,9 @@ def _summary(request: ReportRequest) -> None:
     """Show few columns, and the pointers to everything else."""
     stored = request.stored
     explained = command("explain", results=as_given(str(stored.results), stored.cache))
-    view = replace(request.view, measures=stored.measures, pointers=(POINTER.format(explained),))
     found = stored.averaged(tested(request.read(distances=True)))
+    pointers = (POINTER.format(explained), *stored.measure_note(found.table))
+    view = replace(request.view, measures=stored.measures, pointers=pointers)
     request.destination.show_answer(
         lambda escape, width: (summary_section(found.table, found.compare, escape, view, width),)
     )

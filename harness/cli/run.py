@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness import config, datasets
-from harness.analysis.results_folder import ReadResults
-from harness.analysis.table import Row, Table
+from harness.analysis.table import Table
 from harness.aws import is_s3
 from harness.aws.machines import RentalOptions
 from harness.cli.launchers import (
@@ -47,14 +45,13 @@ from harness.cli.options import (
 )
 from harness.cli.output import FORMATS, Destination, destination_options, show_errors, write
 from harness.cli.stored_results import StoredResults, tested
+from harness.cli.trial_rows import TrialRows
 from harness.commands import command, option, quoted
-from harness.driver.records import Outcome
-from harness.errors import FileError, HarnessError, UsageError, counted, did_you_mean, listed, quoted_name
-from harness.evaluation import measure_names
+from harness.errors import FileError, UsageError, counted, did_you_mean, listed, quoted_name
 from harness.jobs import cell_plans, orchestrator, preflight
 from harness.jobs.cell_plans import Planner, SuitePlan
 from harness.jobs.command_suite import CommandSuite, are_systems
-from harness.jobs.inputs import RunCallbacks, RunOptions
+from harness.jobs.inputs import RunOptions
 from harness.jobs.orchestrator import RunSummary
 from harness.jobs.suite import Suite, load
 from harness.launch import launchers
@@ -63,10 +60,8 @@ from harness.pricing import prices
 from harness.remote.options import RemoteOptions
 from harness.remote.shared_folder import open_folder
 from harness.report.plan import plan_document, quote_document
-from harness.report.row_lines import disturbances, row_line
 from harness.report.summary import SummaryView, nothing_measured, summary_section
-from harness.results.reader import StoredJob
-from harness.results.schema import NULL_SYSTEM, Cell
+from harness.results.schema import Cell
 from harness.untrusted import one_line
 
 if TYPE_CHECKING:
@@ -170,14 +165,16 @@ class _Subject:
     cpus: int
     memory: str
 
-    def suites(self, named: tuple[Path, ...], results: Path | str) -> tuple[Path, ...]:
-        """Return the files of the named suites, or the file written for the named systems."""
+    @contextmanager
+    def suites(self, named: tuple[Path, ...], results: Path | str) -> Iterator[tuple[Path, ...]]:
+        """Yield the files of the named suites, or the file written for the named systems."""
         if self.dataset is None:
             if given := [f"--{name}" for name in ("cpus", "memory") if name in given_parameters()]:
                 raise UsageError(f"{given[0]} is for systems with --dataset; a suite's file names its own profiles")
             if named and are_systems(named) and not any(path.exists() for path in named):
                 raise _unknown_suite([str(name) for name in named])
-            return named
+            yield named
+            return
         if not named or not are_systems(named):
             raise UsageError(
                 "--dataset is for systems, e.g. harness run bm25 minilm --dataset ./my-data; a suite's file names its"
@@ -189,9 +186,9 @@ class _Subject:
         catalog.named(systems)
         if error := datasets.missing_files(datasets.find(self.dataset, Path.cwd())):
             raise error
-        path = CommandSuite(systems, self.dataset, self.cpus, self.memory).write(results)
-        say(f"the suite is {path}: to change what is measured, edit it, then {quoted('run', path)}", err=True)
-        return (path,)
+        with CommandSuite(systems, self.dataset, self.cpus, self.memory).written(results) as path:
+            say(f"the suite is {path}: to change what is measured, edit it, then {quoted('run', path)}", err=True)
+            yield (path,)
 
 
 def _unknown_suite(named: list[str]) -> UsageError:
@@ -260,7 +257,8 @@ def run(
     Before anything is made, it names all data, weights, hardware and disk that are missing, and how long it takes, by
     earlier jobs or by results that ship with harness; only missing data stops it.
 
-    Each job is stored when it ends, so the same command resumes a stopped run.
+    Each job is stored when it ends, so the same command resumes a stopped run.  The table shows the first of the
+    suite's `measures`, else RR@10; `harness report --measures` shows others, without measuring again.
     Exit code 1 if a cell has an unexpected outcome, or if nothing could be measured.
     """
     choice = request.choice
@@ -272,63 +270,32 @@ def run(
         with choice.open() as launcher:
             sys.exit(0 if run_part(part, options, launcher, _storage) else 1)
     _check_options(request)
-    suites = subject.suites(suites, request.results)
-    if contested is not None:
-        from harness.experiments.contested import contested_cells
-
-        stored = StoredResults(contested, choice.cache)
-        found = stored.priced(stored.read())
-        suites, cells = contested_cells(contested, found.table, found.per_query, suites)
-        if not cells:
-            nothing = f"nothing in {as_given(str(contested), choice.cache)} is contested"
-            say(f"{nothing}: every row is on the front or surely dominated", err=True)
-            return
-        request = replace(request, cells=cells)
-    if not suites:
-        raise UsageError("name the SUITE to run, e.g. harness run quickstart, or systems with --dataset")
-    if request.in_cloud and request.cloud.dry_run and request.work is None:
-        _quote(suites, request)
-        return
-    errors = [error for suite in suites for error in _run_suite(suite, request)]
+    with subject.suites(suites, request.results) as named:
+        errors = _run_suites(named, contested, request)
     for error in errors:
         say(f"harness: {error}", err=True)
     sys.exit(1 if errors else 0)
 
 
-class _Rows(RunCallbacks):
-    """Shows each row after its first and its last trial, and at once what disturbed a trial, each remedy once."""
+def _run_suites(suites: tuple[Path, ...], contested: Path | None, request: _RunRequest) -> list[str]:
+    """Run suites, or the contested cells of one; return a line for each error."""
+    if contested is not None:
+        from harness.experiments.contested import contested_cells
 
-    def __init__(self, suite: Suite, cache: Path) -> None:
-        self._stored = StoredResults(Path(suite.name), cache, suite.measures)
-        self._several = len(suite.datasets) > 1
-        self._jobs: dict[Cell, dict[int, StoredJob]] = defaultdict(dict)
-        self._given: set[str] = set()  # several causes have one remedy
-
-    def stored(self, job: StoredJob) -> None:
-        """Show the row of the job's cell, of the trials that this run has stored so far."""
-        spec = job.result.spec
-        if job.result.outcome is not Outcome.OK or spec.cell.system == NULL_SYSTEM:
-            return
-        jobs = self._jobs[spec.cell]
-        again = spec.job in jobs  # a noisy cell is measured again
-        jobs[spec.job] = job
-        with suppress(HarnessError):  # the table at the end says what is wrong
-            row = self._row([*jobs.values()])
-            if not again and len(jobs) in (1, spec.jobs):
-                log.info("  %s", row_line(row, len(jobs), spec.jobs, dataset=self._several))
-            for advice, text in disturbances(row, dataset=self._several):
-                if advice not in self._given:
-                    self._given.add(advice)
-                    log.info("  %s", text)
-
-    def _row(self, jobs: list[StoredJob]) -> Row:
-        from harness.analysis.evaluate_job import JobEvaluator  # late: a run that is done needs neither
-        from harness.analysis.rows import build_rows
-
-        measures = self._stored.measures or measure_names.DEFAULT
-        built = build_rows(jobs, JobEvaluator(measures[:1]))
-        (row,) = self._stored.priced(ReadResults(built.table, dict)).table.rows
-        return row
+        stored = StoredResults(contested, request.choice.cache)
+        found = stored.priced(stored.read())
+        suites, cells = contested_cells(contested, found.table, found.per_query, suites)
+        if not cells:
+            nothing = f"nothing in {as_given(str(contested), request.choice.cache)} is contested"
+            say(f"{nothing}: every row is on the front or surely dominated", err=True)
+            return []
+        request = replace(request, cells=cells)
+    if not suites:
+        raise UsageError("name the SUITE to run, e.g. harness run quickstart, or systems with --dataset")
+    if request.in_cloud and request.cloud.dry_run and request.work is None:
+        _quote(suites, request)
+        return []
+    return [error for suite in suites for error in _run_suite(suite, request)]
 
 
 def _run_suite(suite: Path, request: _RunRequest) -> list[str]:
@@ -338,7 +305,7 @@ def _run_suite(suite: Path, request: _RunRequest) -> list[str]:
         of_suite(results, loaded.name, choice.cache, "RECORDS")  # stored jobs decide which jobs are launched
     with writable(results, choice.cache) as location:
         options = replace(request.options(suite, location.folder), publisher=location.publisher)
-        options = replace(options, callbacks=_Rows(loaded, choice.cache))
+        options = replace(options, callbacks=TrialRows(loaded, choice.cache))
         if backend := request.backend:
             summary, errors = _ended(_run_in_cloud(loaded, options, request, backend))
         elif request.in_folder:
@@ -506,7 +473,8 @@ def _finish(location: ResultsLocation, suite: Suite, summary: RunSummary, launch
         stored.keep_pages(found, markdown, page)
     say(f"{counted(len(summary.jobs), 'job')} run, {summary.done_before} done before", err=True)
     click.echo(err=True)
-    show(None, f"{more}   how a number was made: {command('explain', results=shown)}", *_next_step(suite, launcher))
+    more = f"{more}   how a number was made: {command('explain', results=shown)}"
+    show(None, more, *stored.measure_note(table), *_next_step(suite, launcher))
     return table
 
 
@@ -544,10 +512,9 @@ def plan(
     and 0.01 s per document.  ~ marks estimates.  An index shared by several cells counts once.  Exit code 1 if a
     dataset's folder does not exist.
     """
-    suites = subject.suites(suites, request.results)
-    with request.choice.open() as launcher:
+    with subject.suites(suites, request.results) as named, request.choice.open() as launcher:
         planner = Planner(launcher)
-        planned = [request.plan(path, planner) for path in suites]
+        planned = [request.plan(path, planner) for path in named]
     plans = [each for each, _ in planned]
     missing: dict[str, FileError] = {}
     for each, options in planned:
@@ -555,11 +522,11 @@ def plan(
     results, fresh_index = str(request.results), request.fresh_index
     given = {"results": None if results == "results" else results, "only": request.only, "fresh_index": fresh_index}
     fresh = request.fresh or fresh_index
-    run = command("run", *suites, **given, fresh=fresh and not fresh_index)
+    run = command("run", *named, **given, fresh=fresh and not fresh_index)
     if not fresh and all(job.done for each in plans for job in each.jobs) and not any(each.absent for each in plans):
         folder = results if len(plans) > 1 else f"{results}/{plans[0].inputs.suite.name}"
         retry = cell_plans.unfinished(plans)
-        run = command("run", *suites, **given, retry_noisy=1) if retry else command("report", folder)
+        run = command("run", *named, **given, retry_noisy=1) if retry else command("report", folder)
     cells = [cell for each in plans for cell in each.cells]
     if price:
         from harness.aws import price_list

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +16,7 @@ from harness.analysis.results_folder import ReadResults, Selection
 from harness.analysis.row_pricing import Tariff
 from harness.analysis.table import Table
 from harness.cli.lines import say
-from harness.cli.locations import if_any, readable
+from harness.cli.locations import as_given, if_any, readable
 from harness.cli.options import (
     DEFAULT_PRICES,
     Command,
@@ -30,6 +30,7 @@ from harness.cli.options import (
     results_path,
 )
 from harness.cli.output import Destination
+from harness.commands import command
 from harness.errors import UsageError
 from harness.evaluation import measure_names, trec_lines
 from harness.pricing import instances
@@ -148,6 +149,15 @@ class StoredResults:
         from harness.report.page.results import results_page  # late, as most commands write no page
 
         return results_page(self.results, found, self._tariff(), view)
+
+    def measure_note(self, table: Table) -> Iterator[str]:
+        """Yield why the first of the default measures is shown, and how to choose, where the suites name none."""
+        if self.measures or published.is_in(self.results) or suite_record.read_measures(self.results):
+            return
+        if table.measures:
+            other = command("report", as_given(str(self.results), self.cache), measures="nDCG@10")
+            text = "the first measure of the paper that harness follows, is shown because the suite names none"
+            yield f"{table.measures[0]}, {text}; another: {other}"
 
     def are_current(self, found: ReadResults, *pages: Path) -> bool:
         """Return whether files are as they were written from these results at the newest prices."""

@@ -89,7 +89,8 @@ class Dataset:
         other_form = self._in_other_form(unknown)
         if unknown and len(unknown) == len({document for _, document in pairs}):
             raise HarnessError(
-                f"dataset {self.name}: no judged document is in the corpus; qrels name {pairs[0][1]!r}, the corpus has "
+                f"dataset {self.name}: none of {len(unknown):,} judged documents is in the corpus; qrels name"
+                f" {pairs[0][1]!r}, the corpus has "
                 f"{next(iter(self.corpus))['_id']!r}{_OTHER_FORM if other_form else ''}; give both the same ids"
             )
         blank = [query.query_id for query in self.queries if not query.text.strip()]

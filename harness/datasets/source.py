@@ -244,13 +244,15 @@ def collect_qrels(
     lines: list[str] = []
     repeated: list[str] = []
     grades: dict[tuple[str, str], int] = {}
+    unknown: list[tuple[str, str]] = []
     for place, query_id, doc_id, text in rows:
         try:
             grade = parse_grade(text.encode("utf-8", "replace"))
         except ValueError as error:
             raise FileError(f"{place}: grade {text[:80]!r} {error}; correct it") from None
         if ids is not None and query_id not in ids:
-            raise FileError(f"{place}: query {query_id!r} is not in {queries_file}; add it or remove the line")
+            unknown.append((place, query_id))
+            continue
         if (known := grades.get((query_id, doc_id))) is not None:
             if known != grade:
                 raise FileError(f"{place}: document {doc_id!r} has grades {known}, {grade} for {query_id!r}; keep one")
@@ -260,6 +262,11 @@ def collect_qrels(
         check_id(place, doc_id)
         grades[query_id, doc_id] = grade
         lines.append(f"{query_id} 0 {doc_id} {grade}\n")
+    if unknown:
+        (place, query_id), total = unknown[0], len(unknown) + len(lines) + len(repeated)
+        count = f" ({len(unknown):,} of {total:,} judgements name queries that it lacks)" if len(unknown) > 1 else ""
+        remedy = "give both files the same ids" if len(unknown) == total > 1 else "add it or remove the line"
+        raise FileError(f"{place}: query {query_id!r} is not in {queries_file}{count}; {remedy}")
     return CollectedQrels("".join(lines).encode("utf-8"), tuple(repeated))
 
 

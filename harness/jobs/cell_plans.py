@@ -7,8 +7,13 @@ from dataclasses import dataclass, field, replace
 
 from harness import datasets
 from harness.datasets import Dataset, dataset_name
+<<<<<<< HEAD
 from harness.errors import EngineError, FileError, counted
 from harness.jobs import inputs
+=======
+from harness.errors import EngineError, FileError, counted, listed
+from harness.jobs import indexes, inputs
+>>>>>>> 0f77e951 (words: images on top, causes in words, counts, no needless escapes)
 from harness.jobs.estimates import PROBES, DurationEstimate, DurationModel
 from harness.jobs.inputs import Inputs, RunOptions
 from harness.jobs.plan import Planned, component_keys, plan_here, states
@@ -18,10 +23,10 @@ from harness.launch.base import Launcher
 from harness.launch.images.systems import System
 from harness.report.plan import CellPlan
 from harness.results.reader import stored_jobs
-from harness.results.schema import NULL_SYSTEM, Cell
+from harness.results.schema import NULL_SYSTEM, Cell, system_words
 
 _NO_DATA = "to do: its data is not here"
-_MOST_NOTES = 3
+_MOST_NOTES, _MOST_NAMES = 3, 3
 _NOTHING = DurationEstimate(0.0, 0.0, True)
 
 
@@ -167,6 +172,11 @@ def plan_notes(plans: Sequence[SuitePlan], cells: Iterable[CellPlan], missing: C
     cannot = {job.cell: job.cannot for each in plans for job in each.jobs if job.cannot and not job.done}
     notes = [f"no price: {counted(len(refused), 'cell')}, e.g. {refused[0]}"] if refused else []
     notes += [text] if (text := unfinished(plans)) else []
+    if lacking := dict.fromkeys(
+        job.cell.system for each in plans for job in each.jobs if not (job.built or job.done or job.cannot)
+    ):
+        names = listed([system_words(name) for name in lacking], _MOST_NAMES, "system")
+        notes.append(f"images and their downloads come on top of this time: {names}")
     notes += suite_notes(plans, missing)
     if cannot:
         notes.append(f"not on this machine: {counted(len(cannot), 'cell')}, e.g. {next(iter(cannot.values()))}")

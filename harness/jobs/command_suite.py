@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from harness.commands import command
 from harness.config import read_toml
 from harness.datasets import dataset_name, folder_of
 from harness.driver.records import Envelope
-from harness.errors import UsageError
+from harness.errors import EngineError, HarnessError, UsageError
 from harness.pricing import instances
 
 DEFAULT_PROFILE = "cpu1-mem1"
@@ -32,6 +33,19 @@ class CommandSuite:
     dataset: str
     cpus: int
     memory: str
+
+    @contextmanager
+    def written(self, results: Path) -> Iterator[Path]:
+        """Write the suite's file as :meth:`write`; remove a new one if an error says that nothing can be measured."""
+        before = set(results.glob("*.toml"))
+        path = self.write(results)
+        try:
+            yield path
+        except HarnessError as error:
+            # An engine may run the next time.
+            if path not in before and not path.with_suffix("").is_dir() and not isinstance(error, EngineError):
+                path.unlink()
+            raise
 
     def write(self, results: Path) -> Path:
         """Write the suite's file into the folder of results; return its path.

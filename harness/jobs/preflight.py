@@ -259,7 +259,7 @@ def _time(
     unknown = list(dict.fromkeys(cell.cell.system for cell in left if not (cell.measured or cell.shipped)))
     others = f"; not known for {listed(unknown, _MOST_NAMES, 'system')}" if unknown else ""
     systems = {cell.system for _, cells in images.values() for cell in cells if cell not in without}
-    further = f"; the images of {counted(len(systems), 'system')} are made first" if systems else ""
+    further = f"; the images of {counted(len(systems), 'system')} are made first, which comes on top" if systems else ""
     return f"time: {about} for {jobs} and their indexes ({basis}){others}{further}"
 
 

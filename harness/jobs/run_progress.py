@@ -115,7 +115,7 @@ def line(number: int, total: int, results: Sequence[Result], expected: Outcome) 
     """Return the line about the end of a job, or of several jobs of a cell that ended alike."""
     result, count, spec = results[0], len(results), results[0].spec
     trials = f" {count} trials" if count > 1 else f" trial {spec.job + 1}/{spec.jobs}" if spec.jobs > 1 else ""
-    text = f"  [{number}/{total}] {cell_name(spec.cell)}{trials}: {result.outcome.value}"
+    text = f"  [{number}/{total} jobs] {cell_name(spec.cell)}{trials}: {result.outcome.value}"
     if result.outcome is expected and expected is not Outcome.OK:
         text += " (foreseen)"
     if result.outcome is not expected or result.detail:

@@ -62,7 +62,8 @@ METHOD = (
     f"where Holm's p is at most {LEVEL}. Of latency: measured again, with other such queries, in fresh processes; "
     "Student's t over queries, corrected for skew (Hall 1992), and Welch's over repeated measurements, their reaches "
     "squared and added. B / A has the interval of the same test (Fieller 1954).",
-    f"Queries that would show it: for a difference of this size, at 95 % confidence in {POWER:.0%} of samples.",
+    f"Queries that would show it: for a difference of this size, at 95 % confidence in {POWER:.0%} of samples."
+    " More processes: the queries agree, and another measurement might not; raise protocol.trials.",
 )
 
 
@@ -165,7 +166,7 @@ def _section(pair: Comparison, count: int, escape: Escape) -> Section:
         ("B / A", True, _ratio),
         _VERDICT,
         ("queries", True, lambda line: f"{line.queries:,}" if line.queries else MISSING),
-        ("queries that would show it", True, lambda line: digits(line.needed, ",")),
+        ("queries that would show it", True, _queries_needed),
     ]
     tests: list[GridColumn[Difference]] = [
         ("metric", False, lambda line: escape(line.metric)),
@@ -235,6 +236,11 @@ def _interval(line: Difference) -> str:
     if difference.low is not None and difference.high is not None:
         ends = f" ({difference.low * scale:+.3g} to {difference.high * scale:+.3g})"
     return f"{difference.value * scale:+.3g}{ends}{per_query}"
+
+
+def _queries_needed(line: Difference) -> str:
+    """Return the queries that would show a difference, or that the processes are too few."""
+    return "more processes" if line.verdict is ComparisonVerdict.UNREPEATED else digits(line.needed, ",")
 
 
 def _p(value: float | None) -> str:

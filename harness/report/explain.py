@@ -358,7 +358,11 @@ def is_named(row: Row, name: str) -> bool:
 
 
 def doubts(row: Row) -> str:
-    """Return the causes of a row's findings, else its validity."""
-    causes_ = [finding.cause.value for finding in row.findings]
-    causes_ += [f"index build: {finding.cause.value}" for finding in row.index.findings]
-    return ", ".join(dict.fromkeys(causes_)) or row.validity.value
+    """Return the causes of a row's findings in a few words each, else its validity."""
+    causes_ = [_cause(finding.cause) for finding in row.findings]
+    causes_ += [f"index build: {_cause(finding.cause)}" for finding in row.index.findings]
+    return "; ".join(dict.fromkeys(causes_)) or row.validity.value
+
+
+def _cause(cause: Cause) -> str:
+    return f"{cause.value} ({causes.TEXTS[cause].short})"

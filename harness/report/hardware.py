@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from harness.analysis import row_pricing
 from harness.analysis.table import Price, Row, processors
-from harness.report.document import MIB, number
+from harness.report.document import MIB, Escape, number
 
 _GIB = 2**30
 # The mark of a machine that prices a row and did not measure it.
@@ -64,9 +64,9 @@ def other_machine_mark(row: Row, price: Price | None) -> str:
     return "" if other is None else f" ({other})"
 
 
-def explain_marks(rows: Iterable[Row]) -> str:
+def explain_marks(rows: Iterable[Row], escape: Escape) -> str:
     """Return what the marks behind costs mean, such as ``(t4): priced there, measured elsewhere``, or nothing."""
     priced = [row for row in rows if row.usd_per_million.value is not None]
-    marks = {other_machine_mark(row, row.price).strip() for row in priced} - {""}
+    marks = {escape(other_machine_mark(row, row.price).strip()) for row in priced} - {""}
     marks |= {NOT_MEASURED for row in priced if machine(row).endswith(NOT_MEASURED)}
     return f"{', '.join(sorted(marks))}: priced there, measured elsewhere" if marks else ""

@@ -443,7 +443,7 @@ def _common(rows: Sequence[Row], table: Table, escape: Escape) -> list[str]:
     if table.price_date:
         term = "" if table.price_term == "on-demand" else f" {table.price_term}"
         parts.append(f"prices {table.price_provider} {table.price_region}{term} {table.price_date}")
-    return [*parts, escape(explain_marks(rows))]
+    return [*parts, explain_marks(rows, escape)]
 
 
 def doubts(rows: Sequence[Row], escape: Escape, shown: Sequence[Figure] | None = None) -> list[str]:

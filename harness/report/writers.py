@@ -86,18 +86,21 @@ def markdown_escape(text: Text) -> str:
 
 def _inert(text: str) -> str:
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    text = re.sub(r"([\\`*|~\[\]])", r"\\\1", text)
+    # A bracket opens a link only before another one, and a star behind a word closes what no other star has opened.
+    text = re.sub(rf"([\\`|~]|(?!{_CLOSING_STAR})\*|\](?=[(\[:]))", r"\\\1", text)
     # An underscore inside a word does not emphasise in this dialect; an escaped one would be hard to read.
     return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", text)
 
 
+# The mark behind a name, as in ``c7a.medium*``.
+_CLOSING_STAR = r"(?<=\w)\*(?=[\s,.;:)]|$)"
 _MARKUP = re.compile(r"[&<>`*|~\[\]_]")
 # In a finished text markup is escaped, part of a command, the mark of a footnote, or a sign behind a blank.  A bracket
 # opens a link only before another one, "<" a tag before a letter, "&" an entity where ";" ends it: `p < .001 [1, 2]` is
 # text.
 _LOOSE = re.compile(
     rf"(\\[^A-Za-z0-9\s]|{SPAN.pattern}|{SPAN.pattern.strip('`')}|\[[A-Z]?\d+\](?![(\[:])|&(?:amp|lt|gt);"
-    r"|(?<!\S)\*(?!\S)|(?<![\w~])~(?=[\d:]))"
+    rf"|(?<!\S)\*(?!\S)|(?<=, )\*(?=: )|{_CLOSING_STAR}|(?<![\w~])~(?=[\d:]))"
     r"|[`*|~]|^>|<(?=[A-Za-z/!?])|&(?=#|[A-Za-z][A-Za-z0-9]*;)|\](?=[(\[:])"
     r"|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])"
 )
@@ -110,7 +113,12 @@ def finished(text: str) -> str:
     Every text of a section comes through here, so that no table can bypass the escape.
     """
     text = escaped(text)
-    return _LOOSE.sub(lambda match: match[1] or _inert(match[0]), text) if _MARKUP.search(text) else text
+    return _LOOSE.sub(lambda match: match[1] or _alone(match[0]), text) if _MARKUP.search(text) else text
+
+
+def _alone(character: str) -> str:
+    """Return one character of markup as text."""
+    return r"\]" if character == "]" else _inert(character)
 
 
 def markdown_grid(

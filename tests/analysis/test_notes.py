@@ -11,6 +11,7 @@ from harness.analysis.table import Table, Validity
 from harness.driver.records import Envelope, Outcome
 from harness.pricing.prices import Snapshot
 from harness.results.schema import Cell, IndexFacts
+from harness.untrusted import MAX_TEXT
 from tests.support import sample_records
 from tests.support.sample_records import FakeJob
 from tests.support.stored_jobs import Maker, build_table, samples
@@ -70,10 +71,17 @@ def test_doubtful_or_failed_null_system_has_a_note(make: Maker, snapshot: Snapsh
     doubtful = make(cell=NULL, changes={"ranking_disagreements": 3})
     other = make("null", "cpu2-mem4", Outcome.CRASH)
     table = build_table([make(), doubtful, other], snapshot=snapshot)
-    (note,) = [note for note in table.notes if note.startswith("null ")]
-    assert "(noisy: 3 of 140 queries were ranked differently in different trials)" in note
+    note, doubt = (note for note in table.notes if note.startswith("null "))
+    assert doubt == "null is noisy on cpu1-mem1: 3 of 140 queries were ranked differently in different trials."
     assert "cpu2-mem4 not measured (crash: killed by the kernel at 256 MiB)" in note
     assert [item.outcome for item in table.overhead] == [Outcome.OK, Outcome.CRASH]
+
+
+def test_null_system_on_many_profiles_has_notes_that_none_cuts(make: Maker, snapshot: Snapshot) -> None:
+    nulls = [make(cell=replace(NULL, profile=f"cpu1-mem{n}")) for n in range(9)]
+    told = [note for note in build_table([make(), *nulls], snapshot=snapshot).notes if note.startswith("null ")]
+    assert len(told) == 3 and max(map(len, told)) < MAX_TEXT
+    assert sum(note.count(" mean ") for note in told) == 9
 
 
 def test_null_system_alone_is_a_row(make: Maker, snapshot: Snapshot) -> None:

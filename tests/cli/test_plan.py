@@ -59,6 +59,18 @@ def test_plan_of_a_measured_suite_leads_to_its_report(
 
 
 @pytest.mark.slow
+def test_plan_says_that_images_come_on_top_and_what_null_is(
+    harness: Call, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.suite(overhead=True)
+    assert "come on top" not in harness(*FAKE).stdout
+    monkeypatch.setattr(FakeLauncher, "find", lambda *_: None)
+    planned = harness(*FAKE).stdout
+    assert "- images and their downloads come on top of this time: planted and null (harness's own cost)\n" in planned
+    assert "| null (harness's own cost) | tiny " in planned
+
+
+@pytest.mark.slow
 def test_time_is_that_of_stored_results_or_marked_as_assumed(harness: Call, bench: Bench) -> None:
     bench.suite(profiles=["cpu1-mem1", "cpu1-mem4"])
     cells = json.loads(harness(*FAKE, "--format", "json").stdout)["cells"]

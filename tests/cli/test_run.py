@@ -226,7 +226,7 @@ def test_finished_cell_is_one_line_without_control_characters_in_a_pipe(harness:
     bench.suite(protocol(3))
     done = harness("run", "test-suite.toml", "--launcher", "fake")
     lines = [line for line in done.stderr.splitlines() if "planted tiny" in line]
-    assert len(lines) == 1 and lines[0].startswith("  [3/3] planted tiny cpu1-mem256m 3 trials: ok"), done.stderr
+    assert len(lines) == 1 and lines[0].startswith("  [3/3 jobs] planted tiny cpu1-mem256m 3 trials: ok"), done.stderr
     assert all(character.isprintable() or character == "\n" for character in done.stderr)
 
 
@@ -255,6 +255,34 @@ def test_busy_machine_is_told_once_and_as_soon_as_a_trial_met_it(
 
 
 @pytest.mark.slow
+def test_first_screen_says_why_the_default_measure_is_shown(harness: Call, bench: Bench) -> None:
+    bench.suite()
+    why = "RR@10, the first measure of the paper that harness follows, is shown because the suite names none"
+    other = "another: harness report results/test-suite --measures nDCG@10"
+    assert f"- {why}; {other}\n" in harness("run", "test-suite.toml", "--launcher", "fake").stdout
+    assert f"- {why}; another: harness report results --measures nDCG@10\n" in harness("report").stdout
+    assert "is shown because" not in harness("report", "--measures", "P@1").stdout
+    bench.suite(measures=["P@1"])
+    assert "is shown because" not in harness("run", "test-suite.toml", "--launcher", "fake").stdout
+
+
+@pytest.mark.slow
+def test_suite_of_a_command_whose_data_is_wrong_is_not_left_behind(harness: Call, bench: Bench) -> None:
+    (bench.folder / "tiny" / "qrels.trec").rename(bench.folder / "kept.trec")
+    (bench.folder / "tiny" / "qrels.trec").write_text("q1 0 D1 1\n")
+    for verb in ("plan", "run"):
+        done = harness(verb, "planted", "--dataset", "./tiny", "--launcher", "fake")
+        assert done.exit_code and "none of 1 judged documents is in the corpus" in done.stderr
+        assert not list((bench.folder / "results").glob("*.toml"))
+    (bench.folder / "kept.trec").rename(bench.folder / "tiny" / "qrels.trec")
+    assert harness("run", "planted", "--dataset", "./tiny", "--launcher", "fake").exit_code == 0
+    assert (bench.folder / "results" / "tiny.toml").is_file()
+    (bench.folder / "tiny" / "qrels.trec").write_text("q1 0 D1 1\n")
+    assert harness("run", "planted", "--dataset", "./tiny", "--launcher", "fake").exit_code
+    assert (bench.folder / "results" / "tiny.toml").is_file(), "it has results"
+
+
+@pytest.mark.slow
 def test_row_is_shown_after_its_first_and_its_last_trial(harness: Call, bench: Bench) -> None:
     bench.suite(protocol(3), measures=["P@1", "AP"])
     done = harness("run", "test-suite.toml", "--launcher", "fake")
@@ -262,7 +290,7 @@ def test_row_is_shown_after_its_first_and_its_last_trial(harness: Call, bench: B
     shown = r"  planted, 1 CPU, 256 MiB \(fake\): P@1 0\.\d+, [\d.]+ ms, .*US\$ [\d.]+\*? per 1M queries"
     assert re.fullmatch(rf"{shown} \(preliminary: 1 of 3 trials\)", first), first
     assert re.fullmatch(rf"{shown} \(3 trials\)", last), last
-    assert done.stderr.index(last) < done.stderr.index("[3/3]")
+    assert done.stderr.index(last) < done.stderr.index("[3/3 jobs]")
     assert "preliminary" not in harness("run", "test-suite.toml", "--launcher", "fake").stderr
 
 

@@ -28,7 +28,7 @@ def test_a_run_leaves_its_rows_and_its_table(bench: Bench, width: int) -> None:
     lines, text = command.screen.lines, " ".join(" ".join(command.screen.lines).split())
     assert command.screen.cursor_shown and not any("━" in line for line in lines)
     assert "(preliminary: 1 of 3 trials)" in text and "(3 trials)" in text
-    assert "[6/6]" in text and "6 jobs run, 0 done before" in text
+    assert "[6/6 jobs]" in text and "6 jobs run, 0 done before" in text
     assert [line for line in lines if line.startswith("system ")]
 
 

@@ -61,6 +61,15 @@ def test_a_wrong_line_is_named(example: Example, name: str, file: str, old: str,
     assert load_error(path).startswith(f"{path / file}{what if what.startswith(':') else f': {what}'}")
 
 
+def test_wrong_query_ids_are_counted(example: Example) -> None:
+    path = example("BEIR")
+    (path / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\nx1\td1\t1\nx2\td2\t1\n")
+    text = "line 2: query 'x1' is not in queries.jsonl (2 of 2 judgements name queries that it lacks); give both files"
+    assert f"{text} the same ids" in load_error(path)
+    (path / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\nx1\td1\t1\nx2\td2\t1\n")
+    assert "'x1' is not in queries.jsonl (2 of 3 judgements name" in load_error(path)
+
+
 @pytest.mark.parametrize(
     ("name", "file"),
     [

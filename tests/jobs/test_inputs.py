@@ -217,7 +217,7 @@ def test_blank_queries_are_reported_and_unmatched_judgements_refused(bench: Benc
     assert "queries are blank, such as 'q99'; they are asked anyway" in text.getvalue()
     (bench.folder / "tiny" / "qrels.trec").write_text("q1 0 D1 1\n")
     with pytest.raises(
-        HarnessError, match="no judged document is in the corpus; qrels name 'D1', the corpus has 'd0'"
+        HarnessError, match="none of 1 judged documents is in the corpus; qrels name 'D1', the corpus has 'd0'"
     ) as refused:
         inputs.gather(suite.load(bench.suite()), options(bench))
     assert refused.value.exit_code == 1

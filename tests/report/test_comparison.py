@@ -216,6 +216,17 @@ def test_p_is_never_above_1(count: int, least: str | None) -> None:
     assert least is None or f"no corrected p can be below {least}: compare fewer" in render(made, "md")
 
 
+def test_processes_that_are_too_few_are_named_where_queries_would_not_help() -> None:
+    (one,) = comparison.corrected([pair(BASE)])
+    latency = one.of("latency")
+    assert latency is not None
+    unrepeated = replace(latency, verdict=ComparisonVerdict.UNREPEATED, needed=7)
+    text = render([replace(one, differences=(unrepeated,))], "md")
+    assert "| more processes |" in " ".join(text.split()) and "raise protocol.trials" in text
+    shown = render([replace(one, differences=(replace(unrepeated, verdict=ComparisonVerdict.NONE),))], "md")
+    assert "more processes |" not in " ".join(shown.split())
+
+
 def test_p_is_never_0() -> None:
     """All of 16 queries won are 2 of 2^16."""
     made = pair(BASE + np.where(np.arange(COUNT) < 16, 0.3, 0.0))
@@ -264,7 +275,7 @@ def test_query_texts_are_escaped_and_truncated() -> None:
     assert [each.query_id for each in made.changed] == ["q000", "q001"]
     text = render(comparison.corrected([made]), "md")
     (line,) = [each for each in text.splitlines() if each.startswith("| q000")]
-    assert r"a \| b &lt;script&gt; \\x1b\[31mlong" in line and " ... |" in line and "\x1b" not in text
+    assert r"a \| b &lt;script&gt; \\x1b[31mlong" in line and " ... |" in line and "\x1b" not in text
     assert "long " * 40 in render([made], "json")
     (line,) = [each for each in text.splitlines() if each.startswith("| q001")]
     assert "| — " in line

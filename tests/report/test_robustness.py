@@ -43,16 +43,12 @@ def render(boards: Sequence[Robustness], form: str) -> str:
 def test_robustness_is_written_as_markdown() -> None:
     lines = [" ".join(line.split()) for line in render([FOUND], "md").splitlines()]
     assert lines[0] == r"**a\|b, by nDCG@10, 1,234 judged queries**"
-    assert r"| 1 | best\* | 0.5000 | 1 | 1 | 100% |" in lines
+    assert r"| 1 | best* | 0.5000 | 1 | 1 | 100% |" in lines
     assert "| 2 | two | 0.4000 | 2.5 | 1 to 3 | 0% |" in lines
     assert "| 3 | =cmd | 0.4000 | 2.5 | — | — |" in lines
-    assert (
-        r"| other queries: resampled | 1,000 | 3.1 | 0.81 (-0.33 to 1.00) | 1 of 2 | best\* and =cmd: 50 % |" in lines
-    )
+    assert r"| other queries: resampled | 1,000 | 3.1 | 0.81 (-0.33 to 1.00) | 1 of 2 | best* and =cmd: 50 % |" in lines
     assert "| fewer judgements: 50 % of all | — | — | — | — | no relevant document is judged |" in lines
-    assert (
-        r"| another measure: AP | 1,000 | 3.1 | 1.00; 0.50 (0.00 to 1.00) | 1 of 2 | best\* and =cmd: 50 % |" in lines
-    )
+    assert r"| another measure: AP | 1,000 | 3.1 | 1.00; 0.50 (0.00 to 1.00) | 1 of 2 | best* and =cmd: 50 % |" in lines
     assert lines.count("| 2 two | <1 | |") == 2 and lines.count("| 3 =cmd | 50 | — |") == 2
     assert "- two: 1 judged query (q1) without hits count 0" in lines
     assert any(
@@ -64,7 +60,7 @@ def test_robustness_is_written_as_markdown() -> None:
 def test_pairs_that_flip_equally_often_are_counted() -> None:
     flips = ((None, 0.5, 0.5), (0.5, None, 0.1), (0.5, 0.1, None))
     text = render([replace(FOUND, conditions=(replace(QUERIES, flips=flips),))], "md")
-    assert r"best\* and two, and 1 other pair: 50 %" in " ".join(text.split())
+    assert r"best* and two, and 1 other pair: 50 %" in " ".join(text.split())
 
 
 def test_answer_says_that_flips_are_no_test() -> None:
