@@ -64,7 +64,7 @@ class Planner:
         return self.plan_gathered(inputs.gather(suite, options, absent, without), absent, options)
 
     def plan_gathered(self, gathered: Inputs, absent: Sequence[Cell], options: RunOptions) -> SuitePlan:
-        """Plan a suite whose inputs are gathered, but for those of the ``absent`` cells."""
+        """Plan a suite whose inputs are gathered; ``absent`` cells lack their data here."""
         jobs, engine = plan_here(gathered, options, self.launcher, look=False), True
         if not all(job.done for job in jobs):
             try:

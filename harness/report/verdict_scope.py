@@ -16,7 +16,7 @@ ONE_DIFFERENCE = (
 )
 # Of `harness robustness`.
 RESAMPLES = (
-    "Flips count resamples and test nothing: harness compare tests each pair, all of its comparisons together (Holm)."
+    "Flips count resamples and test nothing; harness compare tests each pair, all of its comparisons together (Holm)."
 )
 
 

@@ -66,7 +66,7 @@ def test_plan_says_that_images_come_on_top_and_what_null_is(
     assert "come on top" not in harness(*FAKE).stdout
     monkeypatch.setattr(FakeLauncher, "find", lambda *_: None)
     planned = harness(*FAKE).stdout
-    assert "- images and their downloads come on top of this time: planted and null (harness's own cost)\n" in planned
+    assert "- images and their downloads come on top of this time: planted, null (harness's own cost)\n" in planned
     assert "| null (harness's own cost) | tiny " in planned
 
 

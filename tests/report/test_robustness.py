@@ -67,7 +67,7 @@ def test_answer_says_that_flips_are_no_test() -> None:
     document = robustness_document([FOUND, FOUND])
     assert document.answer is not None
     *_, last = document.answer(str)
-    assert last.notes[0].startswith("Flips count resamples and test nothing: harness compare tests each pair")
+    assert last.notes[0].startswith("Flips count resamples and test nothing; harness compare tests each pair")
     assert render([FOUND], "md").count("Flips count resamples and test nothing") == 1
 
 
