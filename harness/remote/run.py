@@ -203,9 +203,13 @@ class SuiteRun:
         how = partition.grouping(self.inputs, market, launcher, images, todo, stored, local, remote)
         return Draft(images, jobs, stored, self.backend.parts(todo, how), local, None)
 
-    def _plan(self, stored: Iterable[Result], taken: Collection[str] = ()) -> list[Planned]:
-        """Plan every job of the suite for machines elsewhere, even jobs that this host cannot run."""
-        launcher, fresh, types = self.client.launcher, self.request.options.fresh, self._instance_types()
+    def _plan(self, stored: Iterable[Result], taken: Collection[str] = (), *, ended: bool = False) -> list[Planned]:
+        """Plan every job of the suite for machines elsewhere, even jobs that this host cannot run.
+
+        ``ended``: stored jobs are done, even if this run measures finished jobs again.
+        """
+        launcher, types = self.client.launcher, self._instance_types()
+        fresh = self.request.options.fresh and not ended
         recipes = {name: launcher.recipe(system) for name, system in self.inputs.images(self.inputs.cells).items()}
         isolation = launcher.isolation.name
         return plan_jobs(self.inputs, isolation, recipes, stored, taken=taken, fresh=fresh, instance_types=types)
@@ -353,9 +357,9 @@ class SuiteRun:
         ours = {(job.cell, job.job): job.key for part in begun.parts for job in part.jobs}
         expected = {(job.cell, job.spec.job): job.expected for job in draft.jobs}
         finished = [(results[key], expected.get(place, Outcome.OK)) for place, key in ours.items() if key in results]
-        # Jobs that a new plan takes for done, now that all are fetched.
-        after = self._plan(results.values())
-        keys = {job.latest.key for job in after if job.latest and job.latest.outcome is job.expected}
+        # Jobs that a new plan takes for done, now that all are fetched; of a cell measured again in part the earlier.
+        after = self._plan(results.values(), ended=True)
+        keys = {job.latest.key for job in after if job.done and job.latest}
         self.complaints += watch.given_up
         if watch.committed_usd:
             log.info(f"at most US$ {watch.committed_usd:.2f} spent, at the dated price")
