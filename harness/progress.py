@@ -385,6 +385,15 @@ def duration(seconds: float) -> str:
     return f"{whole / _HOUR:.1f} h" if whole < 2 * _DAY else f"{whole / _DAY:.1f} days"
 
 
+def duration_range(least_s: float, most_s: float) -> str:
+    """Return a range of time in one unit: ``3 to 11 min``."""
+    if most_s < 2 * _MINUTE:
+        return f"{least_s:.0f} to {most_s:.0f} s"
+    if most_s < 2 * _HOUR:
+        return f"{max(1, round(least_s / _MINUTE))} to {math.ceil(most_s / _MINUTE)} min"
+    return f"{least_s / _HOUR:.1f} to {most_s / _HOUR:.1f} h"
+
+
 def _phase(name: str) -> str:
     if name.startswith("trial-"):
         return f"trial {int(name[6:]) + 1}" if name[6:].isdecimal() else "trial"

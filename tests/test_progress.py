@@ -286,3 +286,16 @@ def test_filtering_hides_and_changes_messages() -> None:
         log.info("secret")
         log.info("plain %s", "text")
     assert file.getvalue() == "PLAIN TEXT\n"
+
+
+@pytest.mark.parametrize(
+    ("least_s", "most_s", "text"),
+    [
+        (29.0, 118.0, "29 to 118 s"),
+        (170.0, 650.0, "3 to 11 min"),
+        (20.0, 130.0, "1 to 3 min"),
+        (3600, 9000, "1.0 to 2.5 h"),
+    ],
+)
+def test_range_of_time_is_in_one_unit(least_s: float, most_s: float, text: str) -> None:
+    assert progress.duration_range(least_s, most_s) == text

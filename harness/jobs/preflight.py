@@ -6,7 +6,6 @@ Only missing data stops a run.  All else leaves other cells to measure, or is an
 from __future__ import annotations
 
 import logging
-import math
 import shutil
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -25,7 +24,8 @@ from harness.jobs.suite import Suite
 from harness.launch.base import Launcher
 from harness.launch.images import assets
 from harness.launch.images.systems import System
-from harness.progress import duration
+from harness.progress import duration, duration_range
+from harness.report.plan import SLOWER
 from harness.results.schema import NULL_SYSTEM, Cell
 
 log = logging.getLogger(__name__)
@@ -33,10 +33,6 @@ log = logging.getLogger(__name__)
 _GIB = 1 << 30
 # A shorter run needs no line about its time.
 _NOTABLE_S = 60.0
-# A CPU without the shipped machine's instructions (AVX-512, bfloat16) takes some six times as long to encode, and up to
-# twice as long for the rest (docs/reference/benchmarks.md).
-_SLOWER = 4.0
-_MINUTES_FROM_S, _HOURS_FROM_S = 120.0, 7200.0
 # An image, and the downloaded packages that it is made of.
 _OF_AN_IMAGE = 2
 _MOST_NAMES = 3
@@ -250,10 +246,10 @@ def _time(
     known = [cell for cell in left if cell.measured or cell.shipped]
     shipped_s = sum(cell.timing_s + (cell.build_s or 0.0) for cell in known if cell.shipped)
     least_s = shipped_s + sum(cell.timing_s + (cell.build_s or 0.0) for cell in known if cell.measured)
-    most_s = least_s + (_SLOWER - 1) * shipped_s
+    most_s = least_s + (SLOWER - 1) * shipped_s
     if most_s <= _NOTABLE_S:
         return None
-    about = _spread(least_s, most_s) if shipped_s else f"about {duration(least_s)}"
+    about = duration_range(least_s, most_s) if shipped_s else f"about {duration(least_s)}"
     basis = f"estimated from the shipped machine, {shipped_runs().machine}" if shipped_s else "by earlier jobs"
     jobs = counted(sum(cell.jobs - cell.done for cell in known), "job")
     unknown = list(dict.fromkeys(cell.cell.system for cell in left if not (cell.measured or cell.shipped)))
@@ -261,15 +257,6 @@ def _time(
     systems = {cell.system for _, cells in images.values() for cell in cells if cell not in without}
     further = f"; the images of {counted(len(systems), 'system')} are made first, which comes on top" if systems else ""
     return f"time: {about} for {jobs} and their indexes ({basis}){others}{further}"
-
-
-def _spread(least_s: float, most_s: float) -> str:
-    """Return a range of time in one unit: ``3 to 11 min``."""
-    if most_s < _MINUTES_FROM_S:
-        return f"{least_s:.0f} to {most_s:.0f} s"
-    if most_s < _HOURS_FROM_S:
-        return f"{max(1, round(least_s / 60))} to {math.ceil(most_s / 60)} min"
-    return f"{least_s / 3600:.1f} to {most_s / 3600:.1f} h"
 
 
 def _unmeasured(cells: Collection[Cell]) -> str:
