@@ -7,13 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from harness import datasets
 from harness.datasets import Dataset, dataset_name
-<<<<<<< HEAD
-from harness.errors import EngineError, FileError, counted
-from harness.jobs import inputs
-=======
 from harness.errors import EngineError, FileError, counted, listed
-from harness.jobs import indexes, inputs
->>>>>>> 0f77e951 (words: images on top, causes in words, counts, no needless escapes)
+from harness.jobs import inputs
 from harness.jobs.estimates import PROBES, DurationEstimate, DurationModel
 from harness.jobs.inputs import Inputs, RunOptions
 from harness.jobs.plan import Planned, component_keys, plan_here, states

@@ -103,16 +103,9 @@ def _answer(board: Leaderboard, escape: Escape) -> Section:
         ("other queries", True, lambda each: _places(each.by_queries)) if varied else None,
         ("", False, _remark),
     ]
-<<<<<<< HEAD
     preset = next((f" ({each.name})" for each in PRESETS if dict(each.weights) == dict(query.weights)), "")
     weights = ", ".join(f"{name} {weight:g}" for name, weight in query.weights.items()) + preset
-    marks = escape(hardware.explain_marks([each.row for each in ranked]))
-=======
-    preset = preset_of(query.weights)
-    weights = ", ".join(f"{name} {weight:g}" for name, weight in query.weights.items())
-    weights += f" ({preset.name})" if preset else ""
     marks = hardware.explain_marks([each.row for each in ranked], escape)
->>>>>>> 0f77e951 (words: images on top, causes in words, counts, no needless escapes)
     priced = escape(f"priced on {machine}") if len(machines) == 1 and (machine := next(iter(machines))) else ""
     parts = (_caption(board, escape), f"weights {weights}" if query.rank_by is None else "", priced, marks)
     heading = ", ".join(part for part in parts if part)
