@@ -126,11 +126,12 @@ def _rounded(usd: float | None) -> str:
     return f"{usd:,.0f}" if usd is not None and usd >= 10 else _money(usd)
 
 
-def _rented(one: SystemBill) -> str:
+def _rented(one: SystemBill, escape: Escape) -> str:
+    """Return the machines, marked where they did not measure the row."""
     price = one.row.price
     assert price is not None, "a row without a price has no bill"
     mark = "" if is_own_machine(one.row, price) else NOT_MEASURED
-    return f"{one.bill.machines} x {price.instance_type}{mark}"
+    return escape(f"{one.bill.machines} x {price.instance_type}") + mark
 
 
 def _busy(one: SystemBill) -> str:
@@ -144,7 +145,7 @@ def _grid(group: BillGroup, escape: Escape, without: Sequence[str] = ()) -> Grid
     columns: list[GridColumn[SystemBill]] = [
         ("system", False, lambda one: system_name(one.row, escape)),
         ("hardware", False, lambda one: escape(hardware(one.row))),
-        ("machines", False, lambda one: escape(_rented(one))),
+        ("machines", False, lambda one: _rented(one, escape)),
         ("busy", True, _busy),
         ("search", True, lambda one: _money(one.bill.search_usd)),
         ("builds", True, lambda one: _money(_sum(one.bill.builds_usd, one.bill.changes_usd))),
@@ -174,7 +175,7 @@ def _sentence(group: BillGroup, escape: Escape) -> str:
         return escape(f"No row has a bill ({reasons.most_common(1)[0][0]}).")
     first = group.cheapest[0]
     text = (
-        f"{escape(_rented(first).rstrip(NOT_MEASURED))}, US$ {_rounded(first.bill.total_usd.value)} {_MONTH}, "
+        f"{_rented(first, escape).rstrip(NOT_MEASURED)}, US$ {_rounded(first.bill.total_usd.value)} {_MONTH}, "
         f"{_busy(first)} busy"
     )
     change = group.change
@@ -233,7 +234,7 @@ def _sections(groups: Sequence[BillGroup], traffic: Traffic, escape: Escape) -> 
         columns: list[GridColumn[SystemBill]] = [
             ("system", False, lambda one: system_name(one.row, escape)),
             ("hardware", False, lambda one: escape(hardware(one.row))),
-            ("machines", False, lambda one: escape(_rented(one))),
+            ("machines", False, lambda one: _rented(one, escape)),
             ("queries/s of one (interval)", True, lambda one: bounded(one.service.capacity_qps)),
             ("busy", True, _busy),
             ("search", True, lambda one: number(one.bill.search_usd)),
