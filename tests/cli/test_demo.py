@@ -25,7 +25,7 @@ def test_demo_runs_the_shipped_suite_in_any_folder(tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
     done = CliRunner().invoke(main, ["demo", "--launcher", "fake"], catch_exceptions=False)
-    assert done.stdout.startswith("scifact, ") and "| minilm " in done.stdout, done.output
+    assert done.stdout.startswith("scifact-1200, ") and "| minilm " in done.stdout, done.output
     assert (tmp_path / "results" / "quickstart" / "report.html").is_file()
     assert "next, your own documents: harness run bm25 minilm --dataset ./my-data --launcher fake" in done.stdout
     answer = done.stdout.split("\n\n")
@@ -93,7 +93,7 @@ def test_demo_of_the_wheel_measures_outside_a_clone(
     command = [installed, "demo", "--only", only]
     done = subprocess.run(command, cwd=tmp_path, env=kept, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("scifact, ") and ", 240 queries x 3 trials, " in done.stdout
+    assert done.stdout.startswith("scifact-1200, ") and ", 240 queries x 3 trials, " in done.stdout
     assert (tmp_path / "results" / "quickstart" / "report.html").is_file()
     report = subprocess.run(
         [installed, "report", "--format", "csv"], cwd=tmp_path, env=kept, check=True, capture_output=True, text=True

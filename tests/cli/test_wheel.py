@@ -123,7 +123,7 @@ def test_commands_of_the_wheel_work_in_an_empty_folder(site: Path, tmp_path: Pat
     ]
     done = run(site, tmp_path, *commands)
     assert {name: each for name, each in done.items() if each[0] != 0 or len(each[1]) <= 20} == {}
-    assert done["demo --launcher fake --only */cpu1-mem1"][1].startswith("scifact, ")
+    assert done["demo --launcher fake --only */cpu1-mem1"][1].startswith("scifact-1200, ")
     assert {path.name for path in (tmp_path / "empty").iterdir()} == {"results"}
     said = "".join(f"{out}{err}" for _, out, err in done.values())
     assert str(ROOT) not in said and "scripts/" not in said

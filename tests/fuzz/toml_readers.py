@@ -40,7 +40,7 @@ def _read_suites(folder: Path, _scratch: Path) -> object:
 
 
 def _make_engine(folder: Path) -> None:
-    for engine, system in ((_ENGINE, "minilm"), ("lucene", "bm25"), ("fusion", "hybrid-minilm")):
+    for engine, system in ((_ENGINE, "minilm"), ("tantivy", "tantivy"), ("fusion", "hybrid-minilm")):
         shutil.copytree(_ROOT / "images" / engine, folder / engine, ignore=shutil.ignore_patterns("systems"))
         _copy(folder, "images", f"{engine}/systems/{system}.toml")
 

@@ -22,7 +22,7 @@ from tests.images.test_fusion import declare, fused, rankings, run
 pytestmark = pytest.mark.docker
 
 SUITE = """
-systems = ["bm25", "minilm", "hybrid-minilm"]
+systems = ["tantivy", "minilm", "hybrid-minilm"]
 datasets = ["./part"]
 profiles = ["cpu1-mem4"]
 build_profile = "cpu2-mem4"
@@ -65,7 +65,7 @@ def test_ranking_fuses_those_of_the_systems_measured_separately(results: Path) -
     ranked = rankings(results)
     assert len(ranked["hybrid-minilm"]) == QUERIES
     for query_id, hits in ranked["hybrid-minilm"].items():
-        lists = [ranked["bm25"].get(query_id, []), ranked["minilm"][query_id]]
+        lists = [ranked["tantivy"].get(query_id, []), ranked["minilm"][query_id]]
         assert hits == fused(lists, 100, method="rrf", rrf_k=60)
     assert any(
         hits != fused([[], ranked["minilm"][each]], 100, method="rrf") for each, hits in ranked["hybrid-minilm"].items()
@@ -74,11 +74,11 @@ def test_ranking_fuses_those_of_the_systems_measured_separately(results: Path) -
     measured = joined.measured
     assert measured is not None and measured.effective is not None and len(measured.effective.cpus) == 1
     threads = measured.effective.threads
-    assert threads["bm25.jvm_available_processors"] == threads["minilm.onnxruntime_intraop"] == 1
-    assert {"bm25.lucene", "minilm.onnxruntime"} <= measured.libraries.keys()
+    assert threads["minilm.onnxruntime_intraop"] == 1
+    assert {"tantivy.tantivy", "minilm.onnxruntime"} <= measured.libraries.keys()
     facts = {job.result.spec.cell.system: job.result.index for job in read_jobs(results)}
     index = facts["hybrid-minilm"]
-    assert index is not None and index.components == {name: facts[name] for name in ("bm25", "minilm")}
+    assert index is not None and index.components == {name: facts[name] for name in ("tantivy", "minilm")}
     assert 0 < index.own_build_s < index.build_s
 
 

@@ -13,7 +13,7 @@ from harness.jobs.shipped_runs import ShippedRuns, shipped_runs
 from harness.results.reader import stored_jobs
 from harness.results.schema import Cell, Result
 
-DEMO = Cell("quickstart", "minilm", "scifact", "single_stream", "cpu1-mem1")
+DEMO = Cell("quickstart", "minilm", "scifact-1200", "single_stream", "cpu1-mem1")
 
 
 @pytest.fixture(scope="module")
@@ -38,16 +38,16 @@ def test_build_grows_with_the_corpus_and_a_joined_index_has_its_own_time_alone(
     results: list[Result], times: DurationModel
 ) -> None:
     (facts,) = {job.index.build_s: job.index for job in results if job.spec.cell == DEMO and job.index}.values()
-    same = times.build("minilm", "scifact", 5183)
+    same = times.build("minilm", "scifact-1200", 1200)
     assert same.seconds == pytest.approx(facts.build_s) and same.shipped and not same.measured
-    assert times.build("minilm", "scifact", 0).seconds == same.seconds, "the shipped corpus has a known size"
-    assert times.build("minilm", "own", 10 * 5183).seconds == pytest.approx(10 * same.seconds)
-    assert not times.build("minilm", "own", 0).shipped and not times.build("other", "scifact", 5183).shipped
+    assert times.build("minilm", "scifact-1200", 0).seconds == same.seconds, "the shipped corpus has a known size"
+    assert times.build("minilm", "own", 10 * 1200).seconds == pytest.approx(10 * same.seconds)
+    assert not times.build("minilm", "own", 0).shipped and not times.build("other", "scifact-1200", 1200).shipped
     assert times.build("hybrid-minilm", "own", 0).shipped
     assert times.build("hybrid-minilm", "own", 0).seconds < 0.1 * same.seconds
     runs = ShippedRuns(results)
-    assert runs.index_bytes("minilm", "own", 10 * 5183) == 10 * facts.index_bytes
-    assert runs.index_bytes("other", "scifact", 5183) is None
+    assert runs.index_bytes("minilm", "own", 10 * 1200) == 10 * facts.index_bytes
+    assert runs.index_bytes("other", "scifact-1200", 1200) is None
 
 
 def test_stored_results_come_before_shipped_ones(results: list[Result]) -> None:
@@ -59,7 +59,7 @@ def test_stored_results_come_before_shipped_ones(results: list[Result]) -> None:
     assert known.seconds == pytest.approx(100.0) and known.measured and not known.shipped
     assumed = model.build("other", "scifact", 10)
     assert not (known + assumed).shipped, "a part of it is assumed"
-    mixed = known + model.build("bm25", "scifact", 5183)
+    mixed = known + model.build("bm25", "scifact-1200", 1200)
     assert mixed.shipped and not mixed.measured
 
 
