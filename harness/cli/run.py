@@ -345,11 +345,11 @@ def _quote(suites: Sequence[Path], request: _RunRequest) -> None:
 @cache_option
 @models_option
 def demo(context: click.Context, /, **options: Any) -> None:
-    """Measure four systems on SciFact, and print the answer: the main job in a few minutes.
+    """Measure four systems on a part of SciFact, and print the answer: the main job in minutes.
 
     Runs the shipped suite `quickstart`; images and the corpus are prepared once.  Needs Linux, two CPUs, 4 GiB of
     memory, 5 GB of disk and a Docker engine (`harness doctor` checks it).  The first row comes after a minute, all
-    after four to eleven minutes; a second run takes seconds.
+    after six minutes; a second run takes seconds.
 
     Without Docker: `harness demo --launcher process`, which needs Python 3.11 to 3.13 and 3 GB of disk.  It limits no
     memory, so it leaves out the row of the machine that is too small.
