@@ -54,8 +54,8 @@ def _reference() -> str:
     return f"""## A measured result
 
 `results/published/quickstart/` is a result of our own, sealed as each run seals it: the suite
-`suites/quickstart.toml` on a part of SciFact, {row.queries} queries x {row.trials} trials on {row.machine.cpu_model} with
-{row.machine.host_cpus} CPUs. For `{row.system}`, {measure} is {row.measured(measure):.3f} and the mean latency
+`suites/quickstart.toml` on `scifact-1200`, {row.queries} queries x {row.trials} trials on {row.machine.cpu_model}
+with {row.machine.host_cpus} CPUs. For `{row.system}`, {measure} is {row.measured(measure):.3f} and the mean latency
 {1e3 * row.latency.mean_s.value:.3g} ms; the verdict on its timing is `{row.validity.value}`.
 
 ```sh
