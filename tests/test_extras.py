@@ -89,7 +89,7 @@ def test_commands_of_the_bare_installation_need_no_extra(tmp_path: Path) -> None
         "run suites/quickstart.toml --launcher ec2 --dry-run",
     )
     assert {name: text for name, (code, text) in done.items() if code != 0 or not text} == {}
-    assert done["report quickstart"][1].startswith("scifact, priced on c7a.medium")
+    assert done["report quickstart"][1].startswith("scifact-1200, priced on c7a.medium")
 
 
 AWS = "EC2, AWS Batch and S3 need boto3: pip install 'ir-harness[aws]'"
