@@ -169,7 +169,7 @@ TEXTS: dict[Cause, CauseText] = {
     Cause.WARMUP: CauseText(
         "the system was not warm yet",
         "The first timed queries were slower than later ones, so the mean is too high.",
-        "set or raise protocol.warmup_cap in the suite, then",
+        "warm up with more queries (protocol.warmup_queries) or longer (protocol.warmup_cap), then",
     ),
     Cause.DRIFT: CauseText(
         "trials differ too much",

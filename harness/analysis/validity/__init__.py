@@ -182,12 +182,12 @@ def _warmth(results: Sequence[Result], facts: SampleFacts) -> Iterator[Doubt]:
     ]
     compiled_s, lasted_s = (sum(column) for column in zip(*compiled, strict=True)) if compiled else (0.0, 0.0)
     if lasted_s and compiled_s > MAX_COMPILING * lasted_s:
-        raise_it = "raise protocol.warmup_cap in the suite, or give the engine other options, then"
         yield Doubt(
             Cause.WARMUP,
             f"just-in-time compiler threads took {compiled_s / lasted_s:.0%} of the trials' time "
             f"(warm: up to {MAX_COMPILING:.0%}): the system was not warm",
-            warm_longer(spec) if spec.warmup_cap is None else raise_it,
+            # After a steady warm-up it is other queries that run other code.
+            (warm_longer if spec.warmup_cap is None or unsteady else warm_wider)(spec),
         )
     if facts.drift is not None and not (unsteady and facts.drift.cold):
         yield _drift(results, facts.drift, facts.trial_means_s)

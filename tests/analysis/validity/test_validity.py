@@ -129,6 +129,12 @@ def test_compiler_running_beside_the_queries_is_named() -> None:
     verdict = assess(warm, cold)
     assert verdict.validity is Validity.NOISY
     assert "just-in-time compiler threads took 25% of the trials' time (warm: up to 5%)" in verdict.reasons[0]
+    capped = result(phases=phases, compiled_s=4.9, warmup_cap=20_000, protocol="mine", warmup_steady=True)
+    (reason,) = [reason for reason in assess(capped).reasons if "compiler" in reason]
+    assert "raise protocol.warmup_queries" in reason, "warm-up was steady: more of the same changes nothing"
+    unsteady = sample_records.nested(capped, {"warmup_steady": False, "warmup_done": 20_000})
+    (reason,) = [reason for reason in assess(unsteady).reasons if "compiler" in reason]
+    assert "raise protocol.warmup_cap" in reason
     once = result(phases=phases, compiled_s=0.8)
     assert assess(warm, warm, once).validity is Validity.CLEAN, "3 % of all trials cannot move their mean by more"
     assert assess(result(phases=phases)).validity is Validity.CLEAN, "an engine without such threads"
