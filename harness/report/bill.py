@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from harness.analysis.bills import BillGroup, SystemBill
+from harness.analysis.bills import BillGroup, BillPlace, SystemBill
 from harness.analysis.row_pricing import is_own_machine
 from harness.analysis.table import Row, Table
 from harness.commands import option
@@ -91,13 +92,15 @@ def answer(
 
 
 def _name(group: BillGroup, groups: Sequence[BillGroup]) -> str:
-    """Return the dataset, and what tells the group from the dataset's others."""
-    rivals = [other.place for other in groups if other.place.dataset == group.place.dataset]
-    told = []
-    for own, values in zip(group.place[1:], zip(*(rival[1:] for rival in rivals), strict=True), strict=True):
-        if len(set(values)) > 1:
-            told.append(str(own) if own is not group.place.corpus_sha256 else f"documents {str(own)[:8]}")
-    return ", ".join((group.place.dataset, *told))
+    """Return the dataset, and the facts that tell the group from the dataset's others."""
+    rivals = [_place_facts(other.place) for other in groups if other.place.dataset == group.place.dataset]
+    different = [len(set(column)) > 1 for column in zip(*rivals, strict=True)]
+    return ", ".join((group.place.dataset, *itertools.compress(_place_facts(group.place), different)))
+
+
+def _place_facts(place: BillPlace) -> tuple[str, str, str]:
+    documents = f"documents {(place.corpus_sha256 or 'unknown')[:8]}"
+    return place.isolation, f"suite {place.suite}" if place.suite else "measured", documents
 
 
 def _words(traffic: Traffic) -> str:
@@ -180,7 +183,8 @@ def _sentence(group: BillGroup, escape: Escape) -> str:
     )
     change = group.change
     until = "" if change is None else f" up to {large(change.queries_per_month)} queries {_MONTH}"
-    then = f"; from there on {_called(group.then, escape)}" if change else ""
+    are = "is" if len(group.then) == 1 else "are"
+    then = f"; from there on {_called(group.then, escape)} {are} the cheapest" if change else ""
     if len(group.cheapest) == 1:
         text += f": {_called(group.cheapest, escape)} is the cheapest{until}{then}."
     elif len(group.cheapest) == len(group.bills):
@@ -202,10 +206,10 @@ def _assumptions(groups: Sequence[BillGroup], traffic: Traffic) -> Iterator[str]
     bills = [one for group in groups for one in group.bills]
     single = [one for one in bills if not one.loaded]
     if single:
-        every = "A machine" if len(single) == len(bills) else f"For {counted(len(single), 'row')} a machine"
+        rows = "" if len(single) == len(bills) else f" (for {counted(len(single), 'row')})"
         yield (
-            f"{every} is taken to answer one query after the other, without waiting; scenario server measures how many "
-            "a second it answers within a latency."
+            f"The bill assumes{rows} that a machine answers one query after the other, without waiting; scenario "
+            "server measures how many a second it answers within a latency."
         )
     sizes = {one.row.index.documents for one in bills if one.row.index.documents}
     if traffic.documents and sizes - {traffic.documents}:
@@ -214,9 +218,9 @@ def _assumptions(groups: Sequence[BillGroup], traffic: Traffic) -> Iterator[str]
             f"{traffic.documents:,} documents; latency is not."
         )
     if "peak" not in traffic.model_fields_set:
-        yield f"The busiest hour is taken to have {traffic.peak:g} times the mean rate ({option('peak')})."
+        yield f"The bill assumes that the busiest hour has {traffic.peak:g} times the mean rate ({option('peak')})."
     if any(one.bill.builds_usd is None for one in bills):
-        yield "A dash: the cost of a build or of storage is not known, and is not in the sum."
+        yield "A dash marks an unknown cost of builds or storage; the sum leaves it out."
 
 
 def _left_out(groups: Sequence[BillGroup]) -> Iterator[str]:
