@@ -126,11 +126,10 @@ def _capacity(row: Row) -> Estimate:
 
 
 def _service(row: Row, usd_per_hour: float) -> Service:
-    per_million, documents = row.cost.build.value, row.index.documents
     return Service(
         capacity_qps=_capacity(row),
         usd_per_hour=usd_per_hour,
-        documents=documents,
-        build_usd=None if per_million is None or not documents else per_million * documents / 1e6,
+        documents=row.index.documents,
+        build_usd=row.build_usd,
         storage_usd_per_month=row.cost.storage_per_month.value,
     )

@@ -47,10 +47,12 @@ class Latencies:
         If a trial was cut short, the ratio of the queries' means differs a little, and the ends move with it.
         """
         centre = float(self.b.mean()) / float(self.a.mean()) if self.a.any() else 0.0
-        found = self._ends(centre, level)
+        found = self.difference(centre, level)
         if value is None or not centre or found.low is None or found.high is None:
             return Estimate(value, reason=found.reason)
-        beyond = next((centre * 2**n for n in range(1, 11) if (self._ends(centre * 2**n, level).high or 0) < 0), None)
+        beyond = next(
+            (centre * 2**n for n in range(1, 11) if (self.difference(centre * 2**n, level).high or 0) < 0), None
+        )
         if beyond is None:
             return Estimate(value, reason="A's latency may be close to 0, so the ratio has no upper end")
         from scipy.optimize import brentq
@@ -59,16 +61,17 @@ class Latencies:
             """Return the factor between the centre and ``outer`` at which the interval stops holding 0."""
             if held(found) <= 0:  # all times are equal
                 return centre
-            if held(self._ends(outer, level)) >= 0:
+            if held(self.difference(outer, level)) >= 0:
                 return outer
-            return float(brentq(lambda factor: held(self._ends(factor, level)), centre, outer, rtol=1e-9))
+            return float(brentq(lambda factor: held(self.difference(factor, level)), centre, outer, rtol=1e-9))
 
         moved = value / centre
         return Estimate(
             value, moved * end(lambda ends: -(ends.low or 0.0), 0.0), moved * end(lambda ends: ends.high or 0.0, beyond)
         )
 
-    def _ends(self, factor: float, level: float) -> Estimate:
+    def difference(self, factor: float, level: float) -> Estimate:
+        """Return B less A times a factor, in seconds, for other queries in fresh processes."""
         return _combined(*self.apart(level, factor))
 
 
@@ -83,7 +86,8 @@ class Difference:
     leaves.  ``ratio`` is B / A, of latency with an interval of the same test.  ``needed`` is the number of queries that
     would show a difference of this size (95 % confidence, power 80 %).  ``tested`` is the test, ``p_holm`` its p,
     corrected for all comparisons (both ``None`` before :func:`with_test`).  ``column`` holds the queries' differences,
-    ``fingerprint`` identifies them; ``latencies`` are the input of a latency's intervals.
+    ``fingerprint`` identifies them; ``latencies`` are the input of a latency's intervals, which have
+    ``1 - level``.
     """
 
     metric: str
@@ -98,6 +102,7 @@ class Difference:
     tested: TestResult | None = None
     p_holm: float | None = None
     fingerprint: str = field(default="", repr=False)
+    level: float = field(default=significance.LEVEL, repr=False)
     column: Floats | None = field(default=None, repr=False, compare=False)
     latencies: Latencies | None = field(default=None, repr=False, compare=False)
 
@@ -178,7 +183,7 @@ def _at_level(item: Difference, level: float) -> Difference:
     over_queries, again = item.latencies.apart(level)
     ratio = item.latencies.ratio(item.ratio.value, level)
     verdict = _verdict(over_queries, _combined(over_queries, again), item.latencies)
-    return replace(item, over_queries=over_queries, again=again, ratio=ratio, verdict=verdict)
+    return replace(item, over_queries=over_queries, again=again, ratio=ratio, verdict=verdict, level=level)
 
 
 _CLAIMS = frozenset(

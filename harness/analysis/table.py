@@ -400,6 +400,12 @@ class Row:
         """US$ per million queries by the model of its scenario: sequential for single queries, else saturated."""
         return self.cost.sequential if self.scenario == "single_stream" else self.cost.saturated
 
+    @property
+    def build_usd(self) -> float | None:
+        """US$ of the build of its whole index; ``None``: not known."""
+        usd, documents = self.cost.build.value, self.index.documents
+        return None if usd is None or not documents else usd * documents / 1e6
+
     def measured(self, measure: str) -> float | None:
         """Return the value of a measure, if there is one."""
         return self.measures.get(measure, Estimate(None)).value

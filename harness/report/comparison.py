@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any
 
-from harness.analysis import comparison
+from harness.analysis import break_even, comparison
+from harness.analysis import notes as row_notes
+from harness.analysis.break_even import PayBack
 from harness.analysis.comparison import Comparison, ComparisonSide
 from harness.analysis.paired_differences import LATENCY, POWER, Difference, QueryChange
 from harness.analysis.significance import DRAWS, LEVEL
@@ -93,7 +95,7 @@ def _answer(pairs: Sequence[Comparison], notes: Sequence[str], escape: Escape) -
         rows = [side.row for side in (pair.a, pair.b) if side.row is not None]
         # Lines on causes stand for the findings of noisy rows.
         others = [note for note in (*notes, *pair.notes) if not note.startswith(("A is ", "B is "))]
-        lines = (*_uncorrected(pair, count), *_costs(pair))
+        lines = (*_uncorrected(pair, count), *_costs(pair), *_break_even(pair))
         more = f"{together(count, stored=bool(rows))}   {more}" if count > 1 else more
         warnings = at_most((*map(escape, lines), *doubts(rows, escape), *map(escape, others)), MOST_LINES - 2)
         yield Section(lead=(f"A: {a}; B: {b}",), grids=(grid,), notes=(summary(pair, count, escape), *warnings, more))
@@ -192,7 +194,7 @@ def _section(pair: Comparison, count: int, escape: Escape) -> Section:
         title=f"A: {a}; B: {b}",
         lead=(summary(pair, count, escape),),
         grids=(grid_of(pair.differences, differences), *(grid for grid in others if grid.cells)),
-        notes=tuple(map(escape, (*_costs(pair), *pair.notes))),
+        notes=tuple(map(escape, (*_costs(pair), *_break_even(pair), *pair.notes))),
     )
 
 
@@ -294,6 +296,39 @@ def _costs(pair: Comparison) -> list[str]:
     types = " against ".join(dict.fromkeys(_type(side.row) for side in (pair.b, pair.a) if side.row))
     dates = " and ".join(dict.fromkeys(price.date for price in priced))
     return [f"cost, sequential: US$ {number(usd[1])} against {number(usd[0])} per million queries ({types}, {dates})"]
+
+
+def _break_even(pair: Comparison) -> Iterator[str]:
+    """Yield after how many queries the dearer build pays back, and whether the builds ran alike."""
+    found = break_even.of(pair)
+    if found is None:
+        return
+    queries, chance = found.queries, ", which may be chance" if found.verdict is PayBack.UNCLEAR else ""
+    less = "do not cost less" if queries.value is None else "cost less"
+    if found.verdict is PayBack.NEVER:
+        after = "never pays back"
+    elif queries.value is None:
+        after = f"pays back after {_count(queries.low)} queries at the earliest, or never"
+    else:
+        after = f"pays back after {_count(queries.value)} queries"
+        if found.saved_usd.low is None:
+            after += f" ({found.saved_usd.reason})" if found.saved_usd.reason else ""
+        else:
+            after += f" [{_count(queries.low)}, {'never' if queries.high is None else _count(queries.high)}]"
+    more = f"{found.dearer.upper()}'s build costs US$ {number(found.more_usd)} more"
+    yield f"break-even: {more}, and its queries {less}{chance}: it {after}"
+    rows = [side.row for side in (pair.a, pair.b) if side.row is not None]
+    places = list(dict.fromkeys(str(row_notes.build_place(row)) for row in rows))
+    words = ((side, row.index.validity.doubt) for side, row in zip("AB", rows, strict=True))
+    texts = [f"{side}'s is {word}" for side, word in words if word]
+    texts += [f"A was built on {places[0]}, B on {places[1]}"] if len(places) > 1 else []
+    if texts:
+        yield f"builds: {'; '.join(texts)}"
+
+
+def _count(queries: float | None) -> str:
+    """Return a number of queries in three significant digits."""
+    return MISSING if queries is None else f"{max(1.0, float(f'{queries:.3g}')):,.0f}"
 
 
 def _type(row: Row) -> str:
@@ -411,8 +446,10 @@ def _lines(pairs: Sequence[Comparison]) -> Iterator[Sequence[Value]]:
         *("queries_low", "queries_high", "again_low", "again_high"),
         *("ratio", "ratio_low", "ratio_high", "verdict", "queries", "queries_needed"),
         *("p", "p_holm", "effect_size", "won", "lost", "tied"),
+        *_BREAK_EVEN,
     )
     for pair in pairs:
+        paid = _paid_back(pair)
         for line in pair.differences:
             tested, again = line.tested, line.again or Estimate(None)
             yield (
@@ -422,7 +459,25 @@ def _lines(pairs: Sequence[Comparison]) -> Iterator[Sequence[Value]]:
                 *(line.ratio.value, line.ratio.low, line.ratio.high, line.verdict.value, line.queries, line.needed),
                 *((None, None, None) if tested is None else (tested.p, line.p_holm, tested.effect_size)),
                 *_won_lost_tied(line),
+                *(paid.get(name) if line.metric == LATENCY else None for name in _BREAK_EVEN),
             )
+
+
+# The columns of a break-even, in the line of the latency.
+_BREAK_EVEN = (
+    *("build_usd_a", "build_usd_b", "dearer_build", "pays_back"),
+    *("break_even_queries", "break_even_queries_low", "break_even_queries_high"),
+)
+
+
+def _paid_back(pair: Comparison) -> dict[str, Value]:
+    """Return the columns of a break-even; none where it is not known."""
+    found = break_even.of(pair)
+    if found is None:
+        return {}
+    queries = found.queries
+    values = (*found.build_usd, found.dearer, found.verdict.value, queries.value, queries.low, queries.high)
+    return dict(zip(_BREAK_EVEN, values, strict=True))
 
 
 def _content(pairs: Sequence[Comparison], notes: Sequence[str]) -> dict[str, Any]:
@@ -436,6 +491,7 @@ def _content(pairs: Sequence[Comparison], notes: Sequence[str]) -> dict[str, Any
                 "a": _side(pair.a),
                 "b": _side(pair.b),
                 "summary": summary(pair, count),
+                "break_even": _paid_back(pair) or None,
                 "differences": [_difference(line) for line in pair.differences],
                 "changed_most": {"by": pair.by, "queries": [dataclasses.asdict(query) for query in pair.changed]},
                 "notes": list(pair.notes),
@@ -449,7 +505,7 @@ def _difference(line: Difference) -> dict[str, Any]:
     won, lost, tied = _won_lost_tied(line)
     fields = dataclasses.asdict(dataclasses.replace(line, column=None, latencies=None))
     fields["interval"] = dataclasses.asdict(line.interval)
-    del fields["fingerprint"], fields["column"], fields["latencies"]
+    del fields["fingerprint"], fields["column"], fields["latencies"], fields["level"]
     if line.tested is not None:
         del fields["tested"]["interval"]
     return fields | {"won": won, "lost": lost, "tied": tied}
