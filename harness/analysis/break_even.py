@@ -12,7 +12,7 @@ from harness.estimate import Estimate
 
 
 class PayBack(str, Enum):
-    """Whether the dearer build pays back."""
+    """Answer to whether the dearer build pays back."""
 
     AFTER = "after"
     NEVER = "never"
@@ -76,7 +76,7 @@ def _more_usd(a: Row, b: Row, latency: Difference) -> Estimate | None:
         return None
     if latency.latencies is None or not b.price.usd_per_hour:
         return Estimate((theirs - ours) / 1e6, reason=latency.over_queries.reason)
-    seconds = latency.latencies.difference(a.price.usd_per_hour / b.price.usd_per_hour, latency.level)
+    seconds = latency.latencies.gap(a.price.usd_per_hour / b.price.usd_per_hour, latency.level)
     tokens = ((b.cost.tokens.value or 0.0) - (a.cost.tokens.value or 0.0)) / 1e6
     usd_per_s = b.price.usd_per_hour / 3600
     return seconds.map(lambda each: each * usd_per_s + tokens)

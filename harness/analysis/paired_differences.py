@@ -47,12 +47,10 @@ class Latencies:
         If a trial was cut short, the ratio of the queries' means differs a little, and the ends move with it.
         """
         centre = float(self.b.mean()) / float(self.a.mean()) if self.a.any() else 0.0
-        found = self.difference(centre, level)
+        found = self.gap(centre, level)
         if value is None or not centre or found.low is None or found.high is None:
             return Estimate(value, reason=found.reason)
-        beyond = next(
-            (centre * 2**n for n in range(1, 11) if (self.difference(centre * 2**n, level).high or 0) < 0), None
-        )
+        beyond = next((centre * 2**n for n in range(1, 11) if (self.gap(centre * 2**n, level).high or 0) < 0), None)
         if beyond is None:
             return Estimate(value, reason="A's latency may be close to 0, so the ratio has no upper end")
         from scipy.optimize import brentq
@@ -61,16 +59,16 @@ class Latencies:
             """Return the factor between the centre and ``outer`` at which the interval stops holding 0."""
             if held(found) <= 0:  # all times are equal
                 return centre
-            if held(self.difference(outer, level)) >= 0:
+            if held(self.gap(outer, level)) >= 0:
                 return outer
-            return float(brentq(lambda factor: held(self.difference(factor, level)), centre, outer, rtol=1e-9))
+            return float(brentq(lambda factor: held(self.gap(factor, level)), centre, outer, rtol=1e-9))
 
         moved = value / centre
         return Estimate(
             value, moved * end(lambda ends: -(ends.low or 0.0), 0.0), moved * end(lambda ends: ends.high or 0.0, beyond)
         )
 
-    def difference(self, factor: float, level: float) -> Estimate:
+    def gap(self, factor: float, level: float) -> Estimate:
         """Return B less A times a factor, in seconds, for other queries in fresh processes."""
         return _combined(*self.apart(level, factor))
 
