@@ -1,4 +1,7 @@
-"""After how many queries the dearer build of two systems pays back, by its cheaper queries.  Pure."""
+"""After how many queries the dearer build of two systems pays back, by its cheaper queries.  Pure.
+
+queries = US$ that the build costs more / US$ that a query costs less
+"""
 
 from __future__ import annotations
 
@@ -64,8 +67,8 @@ def of(pair: Comparison) -> BreakEven | None:
         return None
     if a.build_usd < b.build_usd:
         # The dearer build is B's, whose queries save what A's cost more.
-        less = (None if usd is None else -usd for usd in (more.value, more.high, more.low))
-        return BreakEven("b", (a.build_usd, b.build_usd), Estimate(*less, reason=more.reason))
+        turned = Estimate(more.value, more.high, more.low, more.reason)
+        return BreakEven("b", (a.build_usd, b.build_usd), turned.map(lambda usd: -usd))
     return BreakEven("a", (a.build_usd, b.build_usd), more)
 
 

@@ -38,7 +38,6 @@ SATURATED = CostModel(
 )
 MODELS = (SEQUENTIAL, SATURATED)
 BUILD_FORMULA = "US$ per million documents = build (s) x US$ per hour / 3600 / documents x 1,000,000"
-BREAK_EVEN_FORMULA = "queries = US$ that the build costs more / US$ that a query costs less"
 STORAGE_FORMULA = "US$ per month = index (GiB) x US$ per GiB-month"
 
 
