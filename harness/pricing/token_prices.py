@@ -6,15 +6,13 @@ Snapshots are append-only, each with its checksum.  A system names its model by 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import Field
 
-from harness.config import ConfigModel, read_toml, validate
-from harness.errors import FileError, UsageError, listed
-from harness.pricing import instances, prices
+from harness.config import ConfigModel
+from harness.pricing import prices
+from harness.pricing.prices import DatedTable
 
 FORMULA = (
     "US$ per million queries = prompt tokens x US$ per million in + completion tokens x US$ per million out, of a mean "
@@ -32,23 +30,10 @@ class ModelPrice(ConfigModel):
     page: str = Field(description="the provider's page that the source names")
 
 
-class TokenPriceFile(ConfigModel):
-    """``tokens/<date>.toml``."""
+class TokenSnapshot(DatedTable):
+    """``tokens/<date>.toml``: prices of tokens on one date, by the model's name."""
 
-    date: str = Field(description="the date of the prices, as in the file's name")
-    source: str = Field(description="who collected the prices")
-    licence: str = Field(description="SPDX id of the collection's licence")
     models: dict[str, ModelPrice] = Field(description="prices by the model's name")
-
-
-@dataclass(frozen=True)
-class TokenSnapshot:
-    """Prices of tokens on one date, by the model's name."""
-
-    as_of: datetime.date
-    source: str
-    licence: str
-    models: Mapping[str, ModelPrice]
 
     def __str__(self) -> str:
         """Return its name in sentences."""
@@ -56,29 +41,8 @@ class TokenSnapshot:
 
 
 def read_snapshots(root: Path | None = None) -> tuple[TokenSnapshot, ...]:
-    """Read all snapshots of token prices, the oldest first; none where the folder is missing.
-
-    A file whose name is not a date is named and ignored.
-
-    Raises:
-        FileError: a file is wrong, or its checksum differs.
-    """
-    snapshots: dict[datetime.date, TokenSnapshot] = {}
-    for path in (path for folder in instances.folders(root) for path in sorted((folder / "tokens").glob("*.toml"))):
-        as_of = prices.date_or_none(path.stem)
-        if as_of is None:
-            prices.ignore(path, "<date>.toml")
-        elif as_of not in snapshots:
-            snapshots[as_of] = _read(path, as_of)
-    return tuple(snapshots[as_of] for as_of in sorted(snapshots))
-
-
-def _read(path: Path, as_of: datetime.date) -> TokenSnapshot:
-    prices.read_checked(path)
-    listed = validate(TokenPriceFile, read_toml(path), path)
-    if listed.date != path.stem:
-        raise FileError(f"{path}: date is {listed.date!r}, the file is named {path.name!r}; correct one")
-    return TokenSnapshot(as_of, listed.source, listed.licence, listed.models)
+    """Read all snapshots of token prices, the oldest first; errors as of :func:`harness.pricing.prices.read_dated`."""
+    return prices.read_dated(TokenSnapshot, "tokens", root)
 
 
 def snapshot(as_of: datetime.date | None = None, root: Path | None = None) -> TokenSnapshot | None:
@@ -88,12 +52,7 @@ def snapshot(as_of: datetime.date | None = None, root: Path | None = None) -> To
         UsageError: all snapshots are younger than ``as_of``.
         FileError: a file is wrong.
     """
-    known = read_snapshots(root)
-    fitting = [each for each in known if as_of is None or each.as_of <= as_of]
-    if known and not fitting:
-        dates = listed([str(each.as_of) for each in known])
-        raise UsageError(f"tokens have no prices from {as_of} or before; choose one of these dates: {dates}")
-    return fitting[-1] if fitting else None
+    return prices.newest(read_snapshots(root), as_of, "tokens have no prices")
 
 
 def other_snapshot(

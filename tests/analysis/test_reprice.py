@@ -305,7 +305,12 @@ def test_verdicts_between_language_models_flip_with_the_prices_of_their_tokens(r
     long = row("long", 2, 8, 0.06, token_model="m1", counts={"prompt_tokens": 3000, "completion_tokens": 10})
     wordy = row("wordy", 2, 8, 0.06, token_model="m2", counts={"prompt_tokens": 200, "completion_tokens": 900})
     listed = {
-        date: TokenSnapshot(date, "a list", "MIT", {name: model_price(*each) for name, each in models.items()})
+        date: TokenSnapshot(
+            date=str(date),
+            source="a list",
+            licence="MIT",
+            models={name: model_price(*each) for name, each in models.items()},
+        )
         for date, models in {
             BEFORE: {"m1": (0.1, 0.4), "m2": (0.1, 0.4)},  # 304 against 380 US$
             NOW: {"m1": (0.1, 0.4), "m2": (0.1, 0.2)},  # 304 against 200 US$

@@ -113,7 +113,7 @@ def _make_tokens(folder: Path) -> None:
 
 def _read_tokens(folder: Path, _scratch: Path) -> object:
     path = folder / "tokens" / "2026-11-09.toml"
-    return config.validate(token_prices.TokenPriceFile, config.read_toml(path), path)
+    return config.validate(token_prices.TokenSnapshot, config.read_toml(path), path)
 
 
 def _make_traffic(folder: Path) -> None:
