@@ -18,6 +18,7 @@ from harness.results.schema import NULL_SYSTEM
 SEEDS = "means over seeds"
 # Profiles that one note on the null system names: a longer note would be cut.
 _MOST_PROFILES = 4
+_MOST_PROCESSORS = 4
 MEAN_METHOD = (
     "Latency mean: every timed sample counts. Its 95 % interval answers: measured again on this machine, with other "
     "such queries, in fresh processes. Two reaches are squared and added: over queries (corrected for skew, Hall 1992; "
@@ -84,7 +85,7 @@ def of_table(
     notes += [f"{CPU_METHOD} {IDLE_METHOD}"] if any(row.cpu.busy_cpus is not None for row in rows) else []
     notes += [WORK_METHOD] if any(row.counts for row in rows) else []
     notes += [FIRST_STAGE_METHOD] if any(row.first_stage for row in rows) else []
-    notes += [*of_cost(rows, choice), *_of_tokens(rows), *_of_index_cost(rows, storage)]
+    notes += [*of_cost(rows, choice), *_of_tokens(rows), *of_carbon(rows), *_of_index_cost(rows, storage)]
     notes.append(
         f"Prices: {snapshot.provider} {snapshot.region}, Linux {snapshot.term}, {snapshot.as_of} "
         f"(source: {snapshot.source})."
@@ -144,6 +145,20 @@ def _of_tokens(rows: Sequence[Row]) -> Iterator[str]:
         yield (
             f"Cost, tokens: {token_prices.FORMULA}; at list prices of {found.date}, without cache or batch discount, "
             f"shown next to the instance's cost and never added to it (source: {found.source.rpartition('; ')[0]})."
+        )
+
+
+def of_carbon(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield how the CO2e of the rows was estimated, and by which factors."""
+    known = [row.carbon for row in rows if row.carbon.grams.value is not None]
+    if known:
+        names = list(dict.fromkeys(name for each in known for name in each.processors))
+        watts = ", ".join(names) if len(names) <= _MOST_PROCESSORS else f"{len(names)} processors"
+        gpus = any(each.gpu_measured for each in known)
+        kind = "the joules of GPUs are measured, the rest is an estimate" if gpus else "an estimate, not a measurement"
+        yield (
+            f"gCO2e: {kind}, by CPU time x watts of {watts} and {known[0].grams_per_kwh:.4g} g per kWh "
+            f"({known[0].grid}), factors of {known[0].date}; other estimates of one machine are within the range."
         )
 
 

@@ -17,11 +17,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from harness.analysis import row_carbon
 from harness.analysis.table import Cost, Machine, Price, Row, Table, TokenPrice
 from harness.driver.records import Envelope, Outcome
 from harness.errors import counted, did_you_mean
 from harness.estimate import Estimate
-from harness.pricing import cost, instances, offers, prices, token_prices
+from harness.pricing import carbon, cost, instances, offers, prices, token_prices
+from harness.pricing.carbon import CarbonRates
 from harness.pricing.instances import DEFAULT_CHOICE, Instance, TypeChoice
 from harness.pricing.offers import Offer, Offers
 from harness.pricing.prices import Snapshot, StoragePrice
@@ -41,7 +43,7 @@ class Tariff:
 
     ``storage`` is ``None`` if that place and date have no price of storage; ``root`` is the folder of the facts, if not
     the shipped one; ``choice`` holds the preferred types; ``tokens`` are the prices of language models' tokens
-    (``None``: unknown).
+    (``None``: unknown), ``carbon`` the factors of carbon.
     """
 
     snapshot: Snapshot
@@ -50,6 +52,7 @@ class Tariff:
     root: Path | None = None
     choice: TypeChoice = DEFAULT_CHOICE
     tokens: TokenSnapshot | None = None
+    carbon: CarbonRates | None = None
     # Earlier answers: ten thousand rows ask the same few questions.
     _offers: dict[HardwareNeed, Offers] = field(default_factory=dict, repr=False, compare=False)
     _cheapest: dict[tuple[HardwareNeed, str | None], Price | None] = field(
@@ -91,6 +94,7 @@ def tariff(
     root: Path | None = None,
     choice: TypeChoice = DEFAULT_CHOICE,
     tokens: TokenSnapshot | None = None,
+    rates: CarbonRates | None = None,
 ) -> Tariff:
     """Return the tariff for a snapshot of prices.
 
@@ -99,18 +103,21 @@ def tariff(
         root: another ``instance_profiles/``.
         choice: preferred types.
         tokens: prices of tokens.
+        rates: factors of carbon; by default the newest, at the grid of the snapshot's region.
 
     Raises:
         FileError: a file of facts or prices is wrong.
     """
     place = (snapshot.provider, snapshot.region, snapshot.as_of)
     known = instances.read_instances(snapshot.provider, root)
-    return Tariff(snapshot, known, prices.storage_price(*place, root), root, choice, tokens)
+    rates = rates or carbon.rates(f"{snapshot.provider}/{snapshot.region}", root=root)
+    return Tariff(snapshot, known, prices.storage_price(*place, root), root, choice, tokens, rates)
 
 
 def formulas() -> dict[str, str]:
     """Return the formula of each cost, by its name."""
     others = {"tokens": token_prices.FORMULA, "build": cost.BUILD_FORMULA, "storage": cost.STORAGE_FORMULA}
+    others["carbon"] = carbon.FORMULA
     return {model.name: model.formula for model in cost.MODELS} | others
 
 
@@ -134,6 +141,7 @@ def price_row(row: Row, tariff: Tariff) -> Row:
             build_price=build_price,
             storage_per_month=_storage(row, tariff),
         ),
+        carbon=row_carbon.of_row(row, tariff.carbon, measured_architecture(row)),
     )
 
 

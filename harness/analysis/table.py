@@ -305,6 +305,31 @@ class Cost:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Carbon:
+    """Greenhouse gas of a million queries, g CO2e, as an estimate (:mod:`harness.analysis.row_carbon`).
+
+    ``grams`` has the least and the most of all ``cases``: each of the ``processors`` that may have run the queries,
+    with and without a power of memory, at both ends of the spread between estimates.  ``gpu_measured``: the
+    joules of GPUs are in it, as measured.  ``date`` is of the factors; ``grid`` has ``grams_per_kwh``.
+    """
+
+    grams: Estimate = Estimate(None)
+    processors: tuple[str, ...] = ()
+    cases: tuple[float, ...] = ()
+    date: str | None = None
+    grid: str | None = None
+    grams_per_kwh: float | None = None
+    gpu_measured: bool = False
+
+    @property
+    def source(self) -> str | None:
+        """What of the energy was measured; ``None``: there is no estimate."""
+        if self.grams.value is None:
+            return None
+        return "GPUs measured, CPUs and memory estimated" if self.gpu_measured else "estimated"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Row:
     """One cell measured in one kind of isolation, from the jobs that could be pooled (``jobs``, ``keys``).
 
@@ -375,6 +400,7 @@ class Row:
     data_faults: tuple[DataFault, ...] = ()
     one_pass_warmup: int | None = None
     cost: Cost = Cost()
+    carbon: Carbon = Carbon()
     attempts: int = 1
     measured_again: int = 0
     jobs: int = 1

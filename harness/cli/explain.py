@@ -9,7 +9,7 @@ from harness.analysis.comparison import called
 from harness.analysis.table import Cause
 from harness.cli.lines import say
 from harness.cli.locations import mirrored
-from harness.cli.options import cache_option, price_options, results_option
+from harness.cli.options import cache_option, carbon_options, results_option
 from harness.cli.output import columns, show_paragraphs
 from harness.cli.stored_results import StoredResults, stored_results
 from harness.commands import command
@@ -26,7 +26,7 @@ _MOST = 3
 @mirrored("results")
 @click.argument("what", required=False, metavar="[RESULT|COLUMN|FINDING]")
 @results_option
-@price_options
+@carbon_options
 @cache_option
 @stored_results
 def explain(what: str | None, stored: StoredResults) -> None:

@@ -27,7 +27,8 @@ from harness import config, filesystem
 from harness.aws import is_s3
 from harness.cli.lines import say
 from harness.errors import HarnessError, UnknownName, UsageError
-from harness.pricing import prices, token_prices
+from harness.pricing import carbon, prices, token_prices
+from harness.pricing.carbon import CarbonRates
 from harness.pricing.instances import ARCHITECTURE_CHOICES, GENERATION_CHOICES, TypeChoice
 from harness.pricing.prices import Snapshot
 from harness.pricing.token_prices import TokenSnapshot
@@ -184,6 +185,8 @@ class PriceSelection:
     generation: str = GENERATION_CHOICES[0]
     token_prices: datetime.date | None = None
     cheapest_machine: bool = False
+    grid: str | None = None
+    carbon_factors: datetime.date | None = None
 
     @property
     def choice(self) -> TypeChoice:
@@ -202,6 +205,15 @@ class PriceSelection:
     def tokens(self) -> TokenSnapshot | None:
         """Read the prices of language models' tokens, if stored; errors as in :meth:`snapshot`."""
         return token_prices.snapshot(self.token_prices)
+
+    def carbon(self, snapshot: Snapshot) -> CarbonRates | None:
+        """Read the factors of carbon, if stored, at the chosen grid, else that of the prices' region.
+
+        Raises:
+            UsageError: the grid is not known, or factors of this date do not exist.
+            FileError: a file is wrong.
+        """
+        return carbon.rates(f"{snapshot.provider}/{snapshot.region}", self.grid, self.carbon_factors)
 
 
 def date_option(name: str, text: str) -> Decorator:
@@ -244,13 +256,23 @@ _RENTED_OPTIONS = (
     ),
 )
 rental_options = _price_options(*_RENTED_OPTIONS)
-price_options = _price_options(
+_PRICED_OPTIONS = (
     *_RENTED_OPTIONS,
     click.option(
         "--cheapest-machine",
         is_flag=True,
         help="Price measured rows on the cheapest type that provides the profile, not on the type that measured them.",
     ),
+)
+price_options = _price_options(*_PRICED_OPTIONS)
+carbon_options = _price_options(
+    *_PRICED_OPTIONS,
+    click.option(
+        "--grid",
+        metavar="REGION|GRAMS",
+        help="CO2e of a kWh: of a region such as eu-west-1, or grams.  [default: of the region of the prices]",
+    ),
+    date_option("--carbon-factors", "Watts, PUE and grids of this date, or the last before it.  [default: the newest]"),
 )
 listing_options = _price_options(
     [name for name in ARCHITECTURE_CHOICES if name != "measured"],

@@ -14,7 +14,7 @@ import click
 
 from harness.analysis import published
 from harness.cli.locations import as_given, mirrored
-from harness.cli.options import cache_option, parsed_by, parsed_late, price_options, record_options, results_argument
+from harness.cli.options import cache_option, carbon_options, parsed_by, parsed_late, record_options, results_argument
 from harness.cli.output import FORMATS, PAGE, PICTURES, Destination, destination_options
 from harness.cli.stored_results import (
     StoredResults,
@@ -27,8 +27,10 @@ from harness.cli.stored_results import (
     tested,
 )
 from harness.commands import command
+from harness.driver.records import Outcome
 from harness.errors import UnknownName, UsageError
 from harness.report import LAYOUTS, render, study
+from harness.report.currency import CURRENCIES, USD, Currency
 from harness.report.summary import SummaryView, paper_section, summary_section
 from harness.untrusted import split_list
 
@@ -36,14 +38,15 @@ if TYPE_CHECKING:
     from harness.analysis.cheapest import QualityGoal
     from harness.analysis.published import Published
     from harness.analysis.results_folder import ReadResults
+    from harness.analysis.table import Table
 
 LONG_DOCUMENTS = "long-documents"
 # The line that says where everything else is.
 POINTER = "all columns and notes: --wide   how a number was made: {}"
 
 
-def _view(columns: tuple[str, ...], sort: str) -> SummaryView:
-    return SummaryView(columns=columns, sort=sort)
+def _view(columns: tuple[str, ...], sort: str, currency: str) -> SummaryView:
+    return SummaryView(columns=columns, sort=sort, currency=CURRENCIES[currency])
 
 
 view_options = record_options(
@@ -55,11 +58,17 @@ view_options = record_options(
         callback=parsed_by(split_list),
         metavar="NAME,...",
         show_default=False,
-        help="Show these: hardware, machine, MEASURE, latency, p95, throughput, memory,"
-        " gpu_memory, index, cost, build, GFLOP, parameters; of two stages ceiling, gain, harm, pairs, tokens; of"
+        help="Show these: hardware, machine, MEASURE, latency, p95, throughput, memory, gpu_memory,"
+        " index, cost, carbon, build, GFLOP, parameters; of two stages ceiling, gain, harm, pairs, tokens; of"
         " language models token_price; or a figure by its name in CSV, such as p99_ms or load_s.",
     ),
     click.option("--sort", default="", show_default=False, metavar="NAME", help="Sort by this column."),
+    click.option(
+        "--currency",
+        type=click.Choice(tuple(CURRENCIES)),
+        default="usd",
+        help="Count US$, or grams of CO2e: a range that is estimated from CPU time, watts and the grid.",
+    ),
 )
 
 
@@ -95,7 +104,7 @@ view_options = record_options(
 @view_options
 @rates_option
 @judging_options
-@price_options
+@carbon_options
 @cache_option
 @stored_results
 def report(
@@ -156,7 +165,10 @@ class ReportRequest:
 def _check_options(form: str, short: bool, view: SummaryView, amrs: Mapping[str, float]) -> None:
     """Raise UsageError for an option that the chosen form has no use for."""
     if view != SummaryView() and not short:
-        raise UsageError("--columns and --sort change the short table; leave out --wide, --layout and --format")
+        raise UsageError(
+            "--columns, --sort and --currency change the short table; leave out --wide, --layout and --format"
+            " (csv and json have the CO2e too)"
+        )
     if amrs and form not in PICTURES:
         raise UsageError("--amrs is for pictures; harness leaderboard has it for tables and the page. Leave it out.")
 
@@ -231,7 +243,7 @@ def _measures(request: ReportRequest) -> None:
 
     view, results = request.view, request.stored.results
     if request.form in PICTURES or view != SummaryView():
-        option = "--columns and --sort are" if view != SummaryView() else f"--format {request.form} is"
+        option = "--columns, --sort and --currency are" if view != SummaryView() else f"--format {request.form} is"
         raise UsageError(f"{results}: {option} of latency and cost, which this paper does not print; leave it out")
     request.destination.show_report(measures_document(published_measures.read(results), request.read().table))
 
@@ -268,11 +280,19 @@ def _summary(request: ReportRequest) -> None:
     stored = request.stored
     explained = command("explain", results=as_given(str(stored.results), stored.cache))
     found = stored.averaged(tested(request.read(distances=True)))
+    _check_amounts(found.table, request.view.currency)
     pointers = (POINTER.format(explained), *stored.measure_note(found.table))
     view = replace(request.view, measures=stored.measures, pointers=pointers)
     request.destination.show_answer(
         lambda escape, width: (summary_section(found.table, found.compare, escape, view, width),)
     )
+
+
+def _check_amounts(table: Table, currency: Currency) -> None:
+    """Raise UsageError where no measured row has CO2e, with the reason."""
+    reasons = [row.carbon.grams.reason for row in table.rows if row.outcome is Outcome.OK]
+    if currency is not USD and reasons and None not in reasons:
+        raise UsageError(f"no row has an estimate of CO2e: {reasons[0]}")
 
 
 def _paper(request: ReportRequest) -> None:

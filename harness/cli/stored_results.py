@@ -132,7 +132,10 @@ class StoredResults:
         # A paper's exchange rates are in US$ of its own date.
         as_of = self.selection.as_of or results_folder.price_date(self.results)
         selection = replace(self.selection, as_of=as_of)
-        return row_pricing.tariff(selection.snapshot(), choice=selection.choice, tokens=selection.tokens())
+        snapshot = selection.snapshot()
+        return row_pricing.tariff(
+            snapshot, choice=selection.choice, tokens=selection.tokens(), rates=selection.carbon(snapshot)
+        )
 
     def averaged(self, found: ReadResults) -> ReadResults:
         """Replace the rows of each model's seeds by one row."""

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 
-from harness.analysis import causes, notes
+from harness.analysis import causes, notes, row_carbon
 from harness.analysis.axes import cell_of
 from harness.analysis.comparison import called
 from harness.analysis.table import Cause, Finding, FirstStage, Price, Row, Table, Validity
 from harness.driver.records import Outcome
 from harness.errors import counted
 from harness.estimate import Estimate
-from harness.pricing import cost
+from harness.pricing import carbon, cost
 from harness.report import row_figures, summary
 from harness.report.columns import Column
 from harness.report.document import bounded, number
@@ -50,6 +50,8 @@ def row_paragraphs(row: Row) -> Iterator[Paragraph]:
         if row.counts:
             yield "Work", _work(row)
         yield COST, _cost(row)
+        if row.carbon.grams.value is not None or row.carbon.grams.reason:
+            yield "Carbon", _carbon(row)
         if row.token_model is not None:
             yield "Token prices", _tokens(row)
         yield from _resources(row)
@@ -198,6 +200,21 @@ def _cost(row: Row) -> str:
     template = SEQUENTIAL if row.scenario == "single_stream" else SATURATED
     note = f" {_sentence(row.price_note)}" if row.price_note else ""
     return f"{template.format(**figures)} {_priced_machine(row.price)}{note}"
+
+
+def _carbon(row: Row) -> str:
+    """Say how the CO2e of a million queries was estimated, and what of it was measured."""
+    found, work = row.carbon, row_carbon.query_work(row)
+    if found.grams.value is None or isinstance(work, str):
+        return f"There is no estimate of CO2e: {found.grams.reason}."
+    gpus = f", {number(work.gpu_j)} J of GPUs as measured" if found.gpu_measured else ""
+    return (
+        f"{row_figures.carbon_cell(row)} g CO2e per million queries, {found.source}. A query takes "
+        f"{number(work.cpu_s, 1e3)} ms of CPU time, {number(work.idle_cpu_s, 1e3)} ms of idle CPUs, "
+        f"{number(work.machine_s, 1e3)} ms of {work.memory_gib:.3g} GiB{gpus}. Watts of a vCPU of "
+        f"{' or '.join(found.processors)}, {found.grams_per_kwh:.4g} g per kWh ({found.grid}), factors of {found.date}."
+        f" {carbon.FORMULA}. {carbon.RANGE}"
+    )
 
 
 def _priced_machine(price: Price) -> str:

@@ -6,7 +6,7 @@ import datetime
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
-from harness.pricing import offers, prices, token_prices
+from harness.pricing import carbon, offers, prices, token_prices
 from harness.pricing.offers import Offer, Offers
 from harness.pricing.prices import Snapshot
 from harness.report.document import MISSING, Escape, GridColumn, ReportDocument, Section, Value, grid_of, lines_of
@@ -99,6 +99,11 @@ def snapshot_ages(today: datetime.date) -> tuple[list[tuple[str, str, str, str, 
         for tokens in token_prices.read_snapshots()
     ]
     newest = {(region, term): (today - as_of).days for region, term, as_of, _, _ in snapshots}
+    # Factors are revised once in years; their age is not warned of.
+    snapshots += [
+        ("carbon", "factors", each.as_of, len(each.processors), each.source.partition(",")[0])
+        for each in carbon.read_factors()
+    ]
     lines = [
         (region, term, str(as_of), f"{(today - as_of).days} days", str(count), source)
         for region, term, as_of, count, source in snapshots

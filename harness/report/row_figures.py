@@ -13,7 +13,7 @@ from typing import Any
 from harness.analysis import notes, row_pricing
 from harness.analysis.table import OTHER, Row, Table, Timing, Validity
 from harness.estimate import INTERVAL_MIN_QUERIES, Estimate
-from harness.pricing import cost, token_prices
+from harness.pricing import carbon, cost, token_prices
 from harness.report.columns import STAGE, Column, Kind
 from harness.report.document import MIB, MISSING, Escape, Footnotes, Value, number
 from harness.report.figures import (
@@ -39,6 +39,8 @@ _DETAIL = frozenset({Place.PROGRAMS, Place.PAGE, Place.ON_REQUEST})
 # Figures that other modules ask for, by their short names.
 LATENCY, THROUGHPUT, COST, BUILD = "latency", "throughput", "cost", "build"
 COST_HEADER = "US$/1M queries"
+CARBON = "carbon"
+CARBON_HEADER = "gCO2e/1M queries (estimate)"
 
 
 def _of(field: str, key: str) -> Callable[[Row], Estimate]:
@@ -138,6 +140,17 @@ def cost_cell(row: Row) -> str:
     """Return a row's cost, with a mark where another machine prices it."""
     mark = "" if row.usd_per_million.value is None else other_machine_mark(row, row.price)
     return number(row.usd_per_million.value) + mark
+
+
+def carbon_cell(row: Row) -> str:
+    """Return a row's range of CO2e."""
+    grams = row.carbon.grams
+    return MISSING if grams.value is None else f"{number(grams.low)}–{number(grams.high)}"
+
+
+def _carbon_cell(row: Row, footnotes: Footnotes) -> str:
+    grams = row.carbon.grams
+    return footnotes.missing(grams.reason) if grams.value is None else carbon_cell(row)
 
 
 def _build_time_cell(row: Row, footnotes: Footnotes) -> str:
@@ -256,6 +269,16 @@ FIXED: dict[str, tuple[Figure, ...]] = {
             "usd_per_million_queries_saturated", "saturated", "cost.saturated",
             method=_SATURATED, applies=_is_open,
         ),
+        figure_of(
+            "gco2e_per_million", "g", "estimated CO2e of a million queries", "carbon.grams",
+            interval="range", ends_alone=True, short=CARBON, header=CARBON_HEADER, cell=_carbon_cell, optional=True,
+            told="Carbon", method=f"{carbon.FORMULA}.", screen=FirstScreen(CARBON_HEADER, cell=carbon_cell),
+            places=DATA | {Place.ON_REQUEST, Place.WIDE},
+        ),
+        fact("energy_source", "what of the energy behind the CO2e was measured, and what estimated", "carbon.source"),
+        fact("carbon_date", "date of the factors of that estimate", "carbon.date", Kind.DATE),
+        fact("carbon_grid", "region of the electricity, or the number that was given", "carbon.grid"),
+        amount("carbon_grams_per_kwh", "g", "CO2e of a kWh there", "carbon.grams_per_kwh"),
     ),
     "tokens": (
         fact("token_model", "language model whose token prices the system names"),

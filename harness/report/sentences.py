@@ -13,11 +13,10 @@ from harness.driver.records import Outcome
 from harness.errors import counted
 from harness.estimate import Estimate, best_of
 from harness.report import verdict_scope
+from harness.report.currency import USD, Currency
 from harness.report.document import Escape, joined_by_and
 from harness.report.groups import rival_names
 
-# A smaller factor prints as 1x.
-_SAME = 1.05
 _MOST_LEADERS = 3
 # Verdicts that rest on an interval, which the last line of an answer explains.
 _TESTED = frozenset(
@@ -28,7 +27,9 @@ _TESTED = frozenset(
 Compare = Callable[[Row, Row, str, int], QualityDifference]
 
 
-def answers(table: Table, compare: Compare, measure: str, escape: Escape = str) -> tuple[str, ...]:
+def answers(
+    table: Table, compare: Compare, measure: str, escape: Escape = str, currency: Currency = USD
+) -> tuple[str, ...]:
     """Return one sentence on cost and quality for each of at most two datasets, or one that counts over more.
 
     The cheapest of two systems or more is compared with the best one by the paired test of ``harness compare``.  If
@@ -38,17 +39,19 @@ def answers(table: Table, compare: Compare, measure: str, escape: Escape = str) 
     """
     valid = [row for row in table.rows if row.outcome is Outcome.OK and row.validity is not Validity.INVALID]
     datasets = sorted({row.dataset for row in table.rows})
-    cheapest = {name: _cheapest([row for row in valid if row.dataset == name]) for name in datasets}
+    cheapest = {name: _cheapest([row for row in valid if row.dataset == name], currency) for name in datasets}
     compared = {name: rows for name, rows in cheapest.items() if len(rows) > 1}
     if len(datasets) > 2:
-        return (_counted(list(compared.values()), measure, escape),) if compared else ()
+        return (_counted(list(compared.values()), measure, escape, currency),) if compared else ()
     names = rival_names(table.rows)
     said, tested = [], False
     for dataset, rows in compared.items():
         group = names.get(axes.comparison_group(rows[0]))
         parts = ([dataset] if len(datasets) > 1 else []) + ([group.words] if group else [])
-        first, other, difference = _compared(rows, compare, measure)
-        sentence = _answer(first, other, difference, measure, escape)
+        first, other, difference = _compared(rows, compare, measure, currency)
+        gap = currency.gap(first, other)
+        sentence = f"{escape(first.system)} {gap} {escape(other.system)} {_quality(difference, measure)}."
+        sentence += noise((first, other), escape)
         said.append(f"{escape(', '.join(parts))}: {sentence}" if parts else sentence)
         tested = tested or (difference is not None and difference.verdict in _TESTED)
     if tested:
@@ -64,19 +67,20 @@ def noise(rows: Iterable[Row], escape: Escape = str) -> str:
     return f" The latency {behind} {names} is noisy." if noisy else ""
 
 
-def _cheapest(rows: Sequence[Row]) -> list[Row]:
+def _cheapest(rows: Sequence[Row], currency: Currency) -> list[Row]:
     """Return the cheapest row of each system, by cost, in the largest comparable group of a dataset."""
+    spent = _last_without(currency)
     group = max(axes.group_rows(rows).values(), key=len, default=[])
     cheapest: dict[str, Row] = {}
     # A cost is never compared with a latency.
-    for row in [row for row in group if row.usd_per_million.value is not None] or group:
+    for row in [row for row in group if currency.amount(row) is not None] or group:
         held = cheapest.get(row.system)
-        if spent(row) is not None and (held is None or _spent(row) < _spent(held)):
+        if currency.spent(row) is not None and (held is None or spent(row) < spent(held)):
             cheapest[row.system] = row
-    return sorted(cheapest.values(), key=_spent)
+    return sorted(cheapest.values(), key=spent)
 
 
-def _counted(datasets: Sequence[Sequence[Row]], measure: str, escape: Escape) -> str:
+def _counted(datasets: Sequence[Sequence[Row]], measure: str, escape: Escape, currency: Currency) -> str:
     """Say which systems are cheapest, and which have the best value, on how many datasets; equal ones tie."""
 
     def leaders(alone: str, tied: str, winners: Sequence[Sequence[Row]]) -> str:
@@ -89,8 +93,8 @@ def _counted(datasets: Sequence[Sequence[Row]], measure: str, escape: Escape) ->
         others = len(winners) - sum(counts[names] for names in ordered[:_MOST_LEADERS])
         return ", ".join((*parts, *([f"others on {others}"] if others else [])))
 
-    word = "cheapest" if datasets[0][0].usd_per_million.value is not None else "fastest"
-    least = [best_of(rows, spent, least=True) for rows in datasets]
+    word = currency.word if currency.amount(datasets[0][0]) is not None else "fastest"
+    least = [rows_of for rows in datasets if (rows_of := currency.least(rows))]
     sentence = f"of {len(datasets)} datasets {leaders(f'is {word} on', f'tie as the {word} on', least)}"
     best = [held for rows in datasets if (held := best_of(rows, lambda row: row.measured(measure)))]
     if best:
@@ -101,21 +105,13 @@ def _counted(datasets: Sequence[Sequence[Row]], measure: str, escape: Escape) ->
     return f"{sentence[0].upper()}{sentence[1:]}.{doubt}"
 
 
-def _compared(cheapest: Sequence[Row], compare: Compare, measure: str) -> tuple[Row, Row, QualityDifference | None]:
+def _compared(
+    cheapest: Sequence[Row], compare: Compare, measure: str, currency: Currency
+) -> tuple[Row, Row, QualityDifference | None]:
     """Return the cheapest row, the best of the others, and how the cheapest differs from it."""
     first, *others = cheapest
-    other = min(best_of(others, lambda row: row.measured(measure)) or others, key=_spent)
+    other = min(best_of(others, lambda row: row.measured(measure)) or others, key=_last_without(currency))
     return first, other, compare(other, first, measure, len(others)) if measure else None
-
-
-def _answer(first: Row, other: Row, difference: QualityDifference | None, measure: str, escape: Escape) -> str:
-    verb, much = ("costs", "much") if first.usd_per_million.value is not None else ("takes", "long")
-    if _spent(other) < _SAME * _spent(first) or not _spent(other):
-        gap = f"about as {much} as"
-    else:
-        gap = f"{_times(_spent(other) / _spent(first))} less than" if _spent(first) else "nothing, unlike"
-    said = f"{escape(first.system)} {verb} {gap} {escape(other.system)} {_quality(difference, measure)}."
-    return said + noise((first, other), escape)
 
 
 def reranking(table: Table, measure: str, escape: Escape = str) -> tuple[str, ...]:
@@ -128,7 +124,7 @@ def reranking(table: Table, measure: str, escape: Escape = str) -> tuple[str, ..
         valid = [row for row in table.rows if row.dataset == name and row.validity is not Validity.INVALID]
         two_stage = [row for row in valid if row.first_stage is not None and row.measured(measure) is not None]
         if two_stage:
-            best = min(best_of(two_stage, lambda row: row.measured(measure)), key=_spent)
+            best = min(best_of(two_stage, lambda row: row.measured(measure)), key=_last_without(USD))
             said[name] = _second_stage(best, measure, escape)
     return tuple(sentence if len(datasets) == 1 else f"{escape(name)}: {sentence}" for name, sentence in said.items())
 
@@ -168,19 +164,9 @@ def _percent(share: float) -> str:
     return f"{share * 100:.0f} %"
 
 
-def spent(row: Row) -> float | None:
-    """Return a row's cost, or its mean latency in seconds where it has no cost."""
-    value = row.usd_per_million.value
-    return row.latency.mean_s.value if value is None else value
-
-
-def _spent(row: Row) -> float:
-    """Return what a row costs or takes; without either it is last."""
-    return math.inf if (value := spent(row)) is None else value
-
-
-def _times(factor: float) -> str:
-    return f"{factor:.0f}x" if factor >= 9.95 else f"{factor:.2g}x"  # .2g writes 9.95 and more as 1e+01
+def _last_without(currency: Currency) -> Callable[[Row], float]:
+    """Return a key that sorts by what a row costs or takes, rows without either last."""
+    return lambda row: math.inf if (value := currency.spent(row)) is None else value
 
 
 def _quality(difference: QualityDifference | None, measure: str) -> str:

@@ -21,6 +21,7 @@ from harness.driver.records import Outcome
 from harness.errors import UnknownName, counted
 from harness.report import row_figures
 from harness.report.columns import Kind
+from harness.report.currency import USD, Currency
 from harness.report.document import (
     MISSING,
     MOST_LINES,
@@ -38,8 +39,8 @@ from harness.report.document import (
 from harness.report.figures import FIRST, Figure, FirstScreen, Place
 from harness.report.groups import rival_names
 from harness.report.hardware import explain_marks, hardware, machine, priced_on, size
-from harness.report.row_figures import BUILD, COST, COST_HEADER, LATENCY, cost_cell, doubt_mark
-from harness.report.sentences import Compare, answers, reranking, spent
+from harness.report.row_figures import BUILD, COST, LATENCY, doubt_mark
+from harness.report.sentences import Compare, answers, reranking
 from harness.report.writers import fits
 from harness.results.schema import NULL_SYSTEM
 
@@ -71,12 +72,14 @@ class SummaryView:
 
     ``measures``: those shown, the first decides (empty: the table's first alone).  ``columns``: names as in
     :func:`all_columns` (empty: those that differ).  ``sort``: the column to sort by, smallest first but for measures
-    and throughput.  ``pointers``: lines that say where everything else is; ``rest``: where further notes are.
+    and throughput.  ``currency``: what queries cost.  ``pointers``: lines that say where everything else is; ``rest``:
+    where further notes are.
     """
 
     measures: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     sort: str = ""
+    currency: Currency = USD
     pointers: tuple[str, ...] = ()
     rest: str = "--wide"
 
@@ -102,16 +105,19 @@ def summary_section(
     rows = _sorted(table, measures, view)
     datasets = sorted({row.dataset for row in rows})
     if len(datasets) > 1 and not view.columns:
-        heading, grids = _matrices(rows, datasets, measures, escape)
-        shown = _short([column for column in columns if column.alias in (*measures, LATENCY, COST)])
+        heading, grids = _matrices(rows, datasets, measures, escape, view.currency)
+        shown = _short([column for column in columns if column.alias in (*measures, LATENCY, view.currency.column)])
         pointers = view.pointers
     else:
         chosen = bool(view.columns)
-        heading, grids, shown = _grid(rows, columns, escape, lambda grid: chosen or fits(grid, width), keep=chosen)
+        heading, grids, shown = _grid(
+            rows, columns, escape, lambda grid: chosen or fits(grid, width), view.currency, keep=chosen
+        )
         pointers = _pointers(columns, shown, view)
-    lead = ", ".join(part for part in (*heading, *_common(rows, table, escape)) if part)
+    lead = ", ".join(part for part in (*heading, *_common(rows, table, escape, view.currency)) if part)
     first = measures[0] if measures else ""
-    sentence_lines = (*answers(table, compare, first, escape), *reranking(table, first, escape))
+    sentence_lines = (*answers(table, compare, first, escape, view.currency), *reranking(table, first, escape))
+    sentence_lines += () if view.currency is USD else tuple(map(escape, notes.of_carbon(rows)))
     built = build_doubts(rows, escape) if BUILD in view.columns else []
     room = MOST_LINES - len(pointers) - len(sentence_lines)
     # Notes that begin with a measure say why it is missing.
@@ -131,8 +137,8 @@ def paper_section(table: Table, escape: Escape, fitting: Callable[[Grid], bool])
     view = SummaryView(measures=table.measures)
     columns = _chosen(table, table.measures, escape, view)
     rows = _sorted(table, table.measures, view)
-    heading, (grid,), shown = _grid(rows, columns, escape, fitting)
-    caption = ", ".join(part for part in (*heading, *_common(rows, table, escape)) if part)
+    heading, (grid,), shown = _grid(rows, columns, escape, fitting, view.currency)
+    caption = ", ".join(part for part in (*heading, *_common(rows, table, escape, view.currency)) if part)
     lines = at_most([*map(escape, left_out_records(table)), *doubts(rows, escape, shown)], MOST_LINES - 1, view.rest)
     return Section(grids=(replace(grid, caption=caption),), notes=(escape(_PAPER), *lines))
 
@@ -204,10 +210,13 @@ def _chosen(table: Table, measures: Sequence[str], escape: Escape, view: Summary
     if view.columns:
         wanted = dict.fromkeys(("system", *view.columns))
         return tuple(columns[name] for name in wanted)
+    # Types and prices say nothing of another currency.
+    left_out = () if view.currency is USD else (COST, "machine", "token_price")
     return tuple(
         column
         for column in columns.values()
-        if Place.FIRST in column.places
+        if (Place.FIRST in column.places or column.alias == view.currency.column)
+        and column.alias not in left_out
         and any(map(column.applies, table.rows))
         and not (column.optional and all(column.value(row) is None for row in table.rows))
     )
@@ -231,12 +240,13 @@ def _grid(
     columns: Sequence[Figure],
     escape: Escape,
     fitting: Callable[[Grid], bool],
+    currency: Currency,
     *,
     keep: bool = False,
 ) -> tuple[list[str], tuple[Grid, ...], Sequence[Figure]]:
     """Return the parts of the heading, one grid with a row for each row, and its columns."""
     for shown in _narrower(columns):
-        heading, grid = _one_grid(rows, shown, escape, keep=keep)
+        heading, grid = _one_grid(rows, shown, escape, currency, keep=keep)
         if fitting(grid):
             break
     return heading, (grid,), shown
@@ -260,7 +270,9 @@ def _mean_cell(row: Row) -> str:
     return number(row.latency.mean_s.value, 1e3)
 
 
-def _one_grid(rows: Sequence[Row], columns: Sequence[Figure], escape: Escape, *, keep: bool) -> tuple[list[str], Grid]:
+def _one_grid(
+    rows: Sequence[Row], columns: Sequence[Figure], escape: Escape, currency: Currency, *, keep: bool
+) -> tuple[list[str], Grid]:
     measured = [row for row in rows if row.outcome is Outcome.OK]
     heading, shown = [], []
     for column in columns:
@@ -273,7 +285,7 @@ def _one_grid(rows: Sequence[Row], columns: Sequence[Figure], escape: Escape, *,
             shown.append(column)
     keys = sum(map(_is_text, shown))
     shown.sort(key=_is_text, reverse=True)
-    remarks = _remarks(rows, escape, costs=any(column.alias == COST for column in columns))
+    remarks = _remarks(rows, escape, currency if currency.column in {column.alias for column in columns} else None)
     cells = [(*_cells(row, shown, keys, escape), remark) for row, (remark, _) in zip(rows, remarks, strict=True)]
     grid = Grid(
         "",
@@ -318,31 +330,30 @@ def tone(row: Row, *, good: bool) -> str:
     return DOUBTFUL if row.validity.doubt else GOOD if good else ""
 
 
-def _remarks(rows: Sequence[Row], escape: Escape, *, costs: bool) -> list[tuple[str, str]]:
-    """Return each row's remark and tone: with ``costs``, cheapest of the rows that it may be compared with; doubts.
+def _remarks(rows: Sequence[Row], escape: Escape, currency: Currency | None) -> list[tuple[str, str]]:
+    """Return each row's remark and tone: with a currency, cheapest of the rows that it may be compared with; doubts.
 
     Where a dataset has several groups of such rows, the remark names the group: ``cheapest (process)``.
     """
-    cheapest: dict[ComparisonGroup, float] = {}
-    groups = [axes.comparison_group(row) for row in rows]
-    for row, group in zip(rows, groups, strict=True):
-        value = row.usd_per_million.value
-        if value is not None and row.validity is not Validity.INVALID:
-            cheapest[group] = min(value, cheapest.get(group, value))
-    counts = Counter(group for row, group in zip(rows, groups, strict=True) if row.usd_per_million.value is not None)
+    groups: dict[ComparisonGroup, list[Row]] = defaultdict(list)
+    for row in rows:
+        if currency is not None and currency.amount(row) is not None:
+            groups[axes.comparison_group(row)].append(row)
+    best: set[int] = set()
+    for held in groups.values():
+        if currency is not None and len(held) > 1:
+            best.update(map(id, currency.least([row for row in held if row.validity is not Validity.INVALID])))
     rivals, remarks = rival_names(rows), []
-    for row, group in zip(rows, groups, strict=True):
-        value = row.usd_per_million.value
-        best = costs and counts[group] > 1 and value is not None and value == cheapest.get(group)
-        doubt = row.validity.doubt
-        word = f"cheapest ({rivals[group].text})" if group in rivals else "cheapest"
-        words = ", ".join(filter(None, (escape(word) if best else "", doubt)))
-        remarks.append((words, tone(row, good=best)))
+    for row in rows:
+        group, good = rivals.get(axes.comparison_group(row)), id(row) in best
+        word = f"{currency.word} ({group.text})" if currency and group else currency.word if currency else ""
+        words = ", ".join(filter(None, (escape(word) if good else "", row.validity.doubt)))
+        remarks.append((words, tone(row, good=good)))
     return remarks
 
 
 def _matrices(
-    rows: Sequence[Row], datasets: Sequence[str], measures: Sequence[str], escape: Escape
+    rows: Sequence[Row], datasets: Sequence[str], measures: Sequence[str], escape: Escape, currency: Currency
 ) -> tuple[list[str], tuple[Grid, ...]]:
     """Return a matrix of systems and datasets for each measure, the mean latency and the cost.
 
@@ -358,7 +369,7 @@ def _matrices(
         rival = rivals.get(axes.comparison_group(row))
         more = [*([row.scenario] if scenarios else []), *([rival.text if rival else row.suite] if rivals else [])]
         held[system_name(row, escape), *map(escape, more)][row.dataset].append(row)
-    order = sorted(held, key=lambda key: -_mean_value(held[key], measures))
+    order = sorted(held, key=lambda key: -_mean_value(held[key], measures, currency))
 
     def grid(title: str, cell: Callable[[Row], str], *, smallest: bool = False) -> Grid:
         names = ["system", *(["scenario"] if scenarios else []), *([apart] if rivals else [])]
@@ -366,7 +377,7 @@ def _matrices(
         cells = []
         for key in order:
             of = held[key]
-            figures = [cell(_cheapest(of[dataset])) if dataset in of else MISSING for dataset in datasets]
+            figures = [cell(_cheapest(of[dataset], currency)) if dataset in of else MISSING for dataset in datasets]
             mine = [row for rows_of in of.values() for row in rows_of]
             cells.append((*key, *figures, *([escape(runs_in(mine))] if last else [])))
         numeric = (*[False] * len(names), *[True] * len(datasets), *[False] * len(last))
@@ -382,28 +393,28 @@ def _matrices(
     grids.append(
         grid(f"mean latency, ms{cheapest}", lambda row: _or_outcome(row, _mean_cell(row) + doubt_mark(row.validity)))
     )
-    if any(row.usd_per_million.value is not None for row in rows):
-        grids.append(grid(f"{COST_HEADER}{cheapest}", lambda row: _or_outcome(row, cost_cell(row))))
+    if any(currency.amount(row) is not None for row in rows):
+        grids.append(grid(f"{currency.header}{cheapest}", lambda row: _or_outcome(row, currency.cell(row))))
     heading = [f"{len(datasets)} datasets", *([] if several else [f"on {escape(hardware(rows[0]))}"])]
     doubted = [validity for validity in Validity if any(row.validity is validity for row in rows)]
     marks = [f"{mark.strip()}: {validity.value}" for validity in doubted if (mark := doubt_mark(validity))]
-    return [*heading, escape(priced_on(rows)), *map(escape, marks)], tuple(grids)
+    return [*heading, *([escape(priced_on(rows))] if currency is USD else []), *map(escape, marks)], tuple(grids)
 
 
-def _cheapest(rows: Sequence[Row]) -> Row:
+def _cheapest(rows: Sequence[Row], currency: Currency) -> Row:
     """Return the valid row that costs least, of rows without a cost the fastest, of failed rows the first."""
 
     def order(row: Row) -> tuple[bool, bool, bool, float]:
         failed, invalid = row.outcome is not Outcome.OK, row.validity is Validity.INVALID
-        taken = spent(row)
-        return failed, invalid, row.usd_per_million.value is None, math.inf if taken is None else taken
+        taken = currency.spent(row)
+        return failed, invalid, currency.amount(row) is None, math.inf if taken is None else taken
 
     return min(rows, key=order)
 
 
-def _mean_value(by_dataset: Mapping[str, Sequence[Row]], measures: Sequence[str]) -> float:
+def _mean_value(by_dataset: Mapping[str, Sequence[Row]], measures: Sequence[str], currency: Currency) -> float:
     """Return a system's mean of the first measure over its datasets; missing ones are last."""
-    values = [_cheapest(rows).measured(measures[0]) for rows in by_dataset.values()] if measures else []
+    values = [_cheapest(rows, currency).measured(measures[0]) for rows in by_dataset.values()] if measures else []
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else -math.inf
 
@@ -422,7 +433,7 @@ def runs_in(rows: Iterable[Row]) -> str:
     return MISSING if smallest is None else hardware(smallest)
 
 
-def _common(rows: Sequence[Row], table: Table, escape: Escape) -> list[str]:
+def _common(rows: Sequence[Row], table: Table, escape: Escape, currency: Currency) -> list[str]:
     """Return the parts of the heading on queries, machine and prices."""
     measured = [row for row in rows if row.outcome is Outcome.OK]
     sizes = {(row.queries, row.trials) for row in measured if row.queries is not None}
@@ -440,6 +451,8 @@ def _common(rows: Sequence[Row], table: Table, escape: Escape) -> list[str]:
         parts.append(f"{escape(model)} with {counted(cpus, 'CPU')}")
     elif machines:
         parts.append(f"{len(machines)} machines")
+    if currency is not USD:
+        return parts
     if table.price_date:
         term = "" if table.price_term == "on-demand" else f" {table.price_term}"
         parts.append(f"prices {table.price_provider} {table.price_region}{term} {table.price_date}")

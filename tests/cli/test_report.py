@@ -32,7 +32,7 @@ from tests.support.stored_jobs import Maker
     ],
 )
 def test_options_of_the_short_table_are_refused_elsewhere(bench: Bench, options: tuple[str, ...]) -> None:
-    assert_refused(call("report", str(bench.results), *options), "--columns and --sort change the short table; leave")
+    assert_refused(call("report", str(bench.results), *options), "--columns, --sort and --currency change the short table; leave")
 
 
 def test_published_tables_have_the_short_table_where_columns_are_named() -> None:
