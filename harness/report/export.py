@@ -125,7 +125,8 @@ def _typed(values: Any, kind: Kind) -> Any:
     if kind in (Kind.TIME, Kind.DATE):
         # A row of published tables has no time: it is missing, as a text that is not a time.
         times = pd.Series(values, dtype="string")
-        return pd.to_datetime(times, format="ISO8601", utc=kind is Kind.TIME, errors="coerce")
+        found = pd.to_datetime(times, format="ISO8601", utc=kind is Kind.TIME, errors="coerce")
+        return found.dt.as_unit("us")  # without a time, pandas would take seconds
     if isinstance(values, list):
         values = [_raw(value) for value in values]
     return pd.array(values, dtype=_DTYPES[kind])

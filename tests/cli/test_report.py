@@ -29,10 +29,12 @@ from tests.support.stored_jobs import Maker
         ("--columns", "cost", "--wide"),
         ("--sort", "cost", "--layout", "santhanam2023"),
         ("--columns", "cost", "--format", "html"),
+        ("--currency", "gCO2e", "--format", "csv"),
     ],
 )
 def test_options_of_the_short_table_are_refused_elsewhere(bench: Bench, options: tuple[str, ...]) -> None:
-    assert_refused(call("report", str(bench.results), *options), "--columns, --sort and --currency change the short table; leave")
+    message = "--columns, --sort and --currency change the short table; leave"
+    assert_refused(call("report", str(bench.results), *options), message)
 
 
 def test_published_tables_have_the_short_table_where_columns_are_named() -> None:

@@ -14,7 +14,7 @@ from harness.estimate import Estimate
 from harness.jobs import suite
 from harness.launch.images import catalog, locks, pins, recipes, registry
 from harness.launch.images.dockerfile import Dockerfile
-from harness.pricing import bill, instances, prices, token_prices
+from harness.pricing import bill, carbon, instances, prices, token_prices
 from harness.untrusted import read_whole
 from tests.fuzz.child import NAMED, Reader
 from tests.support.package_index import PackageIndex
@@ -116,6 +116,15 @@ def _read_tokens(folder: Path, _scratch: Path) -> object:
     return config.validate(token_prices.TokenSnapshot, config.read_toml(path), path)
 
 
+def _make_carbon(folder: Path) -> None:
+    _copy(folder, "instance_profiles", "carbon/2026-11-29.toml", "carbon/SHA256SUMS")
+
+
+def _read_carbon(folder: Path, _scratch: Path) -> object:
+    path = folder / "carbon" / "2026-11-29.toml"
+    return config.validate(carbon.CarbonFactors, config.read_toml(path), path)
+
+
 def _make_traffic(folder: Path) -> None:
     numbers = "queries_per_month = 3e6\npeak = 2.5\ndocuments = 8800000\nchanged = 0.05\nbuilds = 1\nmachines = 2\n"
     (folder / "traffic.toml").write_text(f"[traffic]\n{numbers}", encoding="utf-8")
@@ -161,6 +170,7 @@ READERS = (
     Reader("prices", _make_prices, _read_prices, (_PRICES, "instances/aws.csv", "storage.csv"), skips=NAMED),
     Reader("checksums of prices", _make_prices, _read_checksums, ("prices/SHA256SUMS",), skips=NAMED),
     Reader("token prices", _make_tokens, _read_tokens, ("tokens/2026-11-09.toml",), skips=NAMED),
+    Reader("carbon factors", _make_carbon, _read_carbon, ("carbon/2026-11-29.toml",), skips=NAMED),
     _published(
         "santhanam2023", published.read, "published.toml", "table1_posthoc.csv", "table3c_accuracy.csv", "errata.csv"
     ),

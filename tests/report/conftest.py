@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from harness.analysis.table import Cause, CpuUse, Finding, Latency, Overhead, Row, Table, Timing, Validity
+from harness.analysis.table import Carbon, Cause, CpuUse, Finding, Latency, Overhead, Row, Table, Timing, Validity
 from harness.driver.records import Envelope, Outcome
 from harness.estimate import Estimate
 from harness.results.isolation import CONTAINER, PROCESS
@@ -22,6 +22,15 @@ STAND_IN = "MiniLM | of two layers, trained for a minute"
 DRIFT = f"the slowest trial's mean is 1.49 times the fastest's; then {AGAIN}"
 
 FOREIGN = "other processes had 12.0% of the build's CPU time; then run `harness run SUITE --fresh-index`"
+
+CARBON = Carbon(
+    grams=Estimate(0.5, 0.1, 2.5),
+    processors=("EPYC 4th Gen",),
+    cases=(0.1, 2.5),
+    date="2026-11-29",
+    grid="aws/us-east-1",
+    grams_per_kwh=379.069,
+)
 
 
 def row(system: str, profile: str, **changes: Any) -> Row:
@@ -103,6 +112,7 @@ def table() -> Table:
             attempts=2,
             notes=("the newest of 2 ok results of this cell; not pooled",),
             cpu=CpuUse(per_query_s=Estimate(0.0015, 0.00145, 0.00155), busy_cpus=0.92),
+            carbon=CARBON,
         ),
         measured("minilm", "cpu1-mem1", 12.25, isolation=PROCESS, notes=("isolation: process",)),
         measured(

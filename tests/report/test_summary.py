@@ -18,6 +18,7 @@ from harness.errors import UnknownName
 from harness.estimate import Estimate
 from harness.evaluation.per_query import PerQuery
 from harness.report import hardware, sentences, summary, writers
+from harness.report.currency import USD
 from harness.report.document import MOST_LINES, Section
 from harness.report.summary import SummaryView, summary_section
 from harness.results.isolation import PROCESS
@@ -274,7 +275,7 @@ def test_costs_are_not_compared_with_latencies() -> None:
     assert sentences.answers(table(row("bm25"), unpriced), compare_by(), "nDCG@10") == ()
     (sentence,) = sentences.answers(table(row("bm25"), slow(), unpriced), compare_by(), "nDCG@10")
     assert sentence.startswith("bm25 costs 9.5x less than minilm ")
-    assert summary._cheapest([replace(unpriced, system="bm25"), row("bm25")]).usd_per_million.value == 0.0076
+    assert summary._cheapest([replace(unpriced, system="bm25"), row("bm25")], USD).usd_per_million.value == 0.0076
 
 
 def test_best_of_many_systems_is_corrected_for_their_number() -> None:
