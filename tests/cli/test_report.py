@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
+import io
 from pathlib import Path
 from typing import Any
 
@@ -95,3 +97,25 @@ def test_report_says_what_is_wrong_with_the_data(harness: Call, bench: Bench) ->
     ran = harness("run", "test-suite.toml", "--launcher", "fake")
     assert f"- {said}." in ran.stdout and f"  {said}\n" in ran.stderr
     assert f"- {said}." in harness("report").stdout and f"- {said}." in harness("report", "--wide").stdout
+
+
+def test_grams_of_co2e_follow_the_grid() -> None:
+    shown = call("report", "quickstart", "--currency", "gCO2e")
+    assert "gCO2e/1M queries (estimate)" in shown.output and "an estimate, not a measurement" in shown.output
+    # us-east-1 has 379.069 g per kWh.
+    low, twice = (
+        [float(low) for each in csv.DictReader(io.StringIO(done.stdout)) if (low := each["gco2e_per_million_low"])]
+        for done in (
+            call("report", "quickstart", "--format", "csv"),
+            call("report", "quickstart", "--format", "csv", "--grid", "758.138"),
+        )
+    )
+    assert len(low) == 4 and twice == pytest.approx([2 * each for each in low])
+    explained = call("explain", "tantivy", "--results", "quickstart", "--grid", "eu-north-1").output
+    assert "8 g per kWh (aws/eu-north-1), factors of 2026-11-29" in " ".join(explained.split())
+    assert_refused(call("report", "quickstart", "--grid", "eu-nort-1"), "Did you mean 'aws/eu-north-1'")
+    assert_refused(
+        call("report", "quickstart", "--currency", "gCO2e", "--region", "gcp/us-central1"),
+        "no row has an estimate of CO2e: the factors of 2026-11-29 have no grams of CO2e a kWh for gcp/us-central1",
+    )
+    assert_refused(call("report", "santhanam2023", "--currency", "gCO2e"), "the row was not measured here")
