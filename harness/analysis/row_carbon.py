@@ -7,16 +7,14 @@ from collections.abc import Sequence
 
 from harness.analysis.table import Carbon, Row
 from harness.estimate import Estimate
-from harness.pricing import carbon
+from harness.pricing import carbon, cost
 from harness.pricing.carbon import CarbonRates, QueryWork
-
-GIB = 2**30
 
 
 def of_row(row: Row, rates: CarbonRates | None, architecture: str | None) -> Carbon:
     """Return the grams of CO2e of a million queries, or the reason why they are missing.
 
-    The ends are those of the factors.  Intervals of the measured times are left out: they are narrower by far.
+    The factors alone make the range.  Intervals of the measured times are left out: they are narrower by far.
 
     Args:
         row: measured.
@@ -62,7 +60,7 @@ def query_work(row: Row) -> QueryWork | str:
         if energy_j is None or not queries or row.scenario == "server":
             return "the energy of its GPUs is not known for a query; measure scenario single_stream or offline"
         gpu_j = energy_j / queries
-    return QueryWork(cpu_s.value, machine_s, row.cpus, row.memory_bytes / GIB, gpu_j)
+    return QueryWork(cpu_s.value, machine_s, row.cpus, row.memory_bytes / cost.GIB, gpu_j)
 
 
 def _machine_s(row: Row) -> float | None:

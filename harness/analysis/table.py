@@ -310,7 +310,7 @@ class Carbon:
 
     ``grams`` has the least and the most of all ``cases``: each of the ``processors`` that may have run the queries,
     with and without a power of memory, at both ends of the spread between estimates.  ``gpu_measured``: the
-    joules of GPUs are in it, as measured.  ``date`` is of the factors; ``grid`` has ``grams_per_kwh``.
+    joules of GPUs are in it, as measured.  ``date``: the factors' date; ``grid`` has ``grams_per_kwh``.
     """
 
     grams: Estimate = Estimate(None)
@@ -323,7 +323,7 @@ class Carbon:
 
     @property
     def source(self) -> str | None:
-        """What of the energy was measured; ``None``: there is no estimate."""
+        """The part of the energy that was measured, in words; ``None``: there is no estimate."""
         if self.grams.value is None:
             return None
         return "GPUs measured, CPUs and memory estimated" if self.gpu_measured else "estimated"

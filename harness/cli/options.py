@@ -207,7 +207,7 @@ class PriceSelection:
         return token_prices.snapshot(self.token_prices)
 
     def carbon(self, snapshot: Snapshot) -> CarbonRates | None:
-        """Read the factors of carbon, if stored, at the chosen grid, else that of the prices' region.
+        """Read the factors of carbon, if stored, at the chosen grid or at the grid of the prices' region.
 
         Raises:
             UsageError: the grid is not known, or factors of this date do not exist.

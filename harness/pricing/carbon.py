@@ -56,8 +56,8 @@ def read_factors(root: Path | None = None) -> tuple[CarbonFactors, ...]:
 
 
 @dataclass(frozen=True)
-class Grid:
-    """Electricity of a region, or of a number that a person gave, in grams of CO2e a kWh."""
+class Electricity:
+    """CO2e of a kWh of electricity, in grams: a region's, or a number that a person gave."""
 
     name: str
     grams_per_kwh: float
@@ -68,7 +68,7 @@ class CarbonRates:
     """Factors of a date and a grid; ``reason``: why there is no grid."""
 
     factors: CarbonFactors
-    grid: Grid | None
+    grid: Electricity | None
     reason: str = ""
     # Earlier answers: most rows were measured on few machines.
     _processors: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict, repr=False, compare=False)
@@ -106,13 +106,13 @@ def rates(
         return _of_region(factors, grid or market, given=grid is not None)
     if not 0 < grams < 1e5:
         raise UsageError(f"--grid {grid}: grams of CO2e a kWh are between 0 and 100,000; write such a number")
-    return CarbonRates(factors, Grid(f"{grams:g} g/kWh, as given", grams))
+    return CarbonRates(factors, Electricity(f"{grams:g} g/kWh, as given", grams))
 
 
 def _of_region(factors: CarbonFactors, name: str, *, given: bool) -> CarbonRates:
     matching = [region for region in factors.grid if name in (region, region.partition("/")[2])]
     if matching:
-        return CarbonRates(factors, Grid(matching[0], factors.grid[matching[0]]))
+        return CarbonRates(factors, Electricity(matching[0], factors.grid[matching[0]]))
     if given:
         raise UnknownName("grid", name, factors.grid, "or write grams of CO2e a kWh, such as 400")
     reason = f"the factors of {factors.date} have no grams of CO2e a kWh for {name}; name them, --grid 400, or a region"
@@ -140,11 +140,13 @@ class QueryWork:
         return self.cpu_s * watts.busy_w + self.idle_cpu_s * watts.idle_w + memory_j
 
 
-def grams_per_million(work: QueryWork, factors: CarbonFactors, grid: Grid, names: tuple[str, ...]) -> tuple[float, ...]:
-    """Return grams of CO2e of a million queries in each case, in a fixed order; their ends are the estimate's.
+def grams_per_million(
+    work: QueryWork, factors: CarbonFactors, grid: Electricity, names: tuple[str, ...]
+) -> tuple[float, ...]:
+    """Return grams of CO2e of a million queries in each case, in a fixed order.
 
-    The watts are of whole servers, which hold memory already, so that the memory's own power may count twice: it is in
-    every other case.  Joules of GPUs are measured, and the same in all cases.
+    The watts of a vCPU include a server's memory, so that watts of memory may count twice: every other case has them.
+    Joules of GPUs are measured, and the same in all cases.
     """
 
     def joules() -> Iterator[float]:

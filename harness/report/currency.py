@@ -1,4 +1,4 @@
-"""What a summary counts for a million queries: US$, or grams of CO2e."""
+"""Currencies of a summary, for a million queries: US$, or grams of CO2e."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SAME = 1.05
 
 @dataclass(frozen=True)
 class Currency:
-    """What a summary counts.
+    """Currency of a summary.
 
     ``column``, ``header`` and ``cell`` show it; ``word`` marks the row with the least.  ``amount`` is a row's;
     ``spent`` may stand in where no row has an amount.  ``least`` returns the rows with the least, as far as that is
