@@ -8,7 +8,6 @@ one machine differ.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -134,11 +133,6 @@ class QueryWork:
         """Seconds that CPUs of the machine were rented for the query and idle."""
         return max(0.0, self.machine_s * self.cpus - self.cpu_s)
 
-    def joules(self, watts: ProcessorWatts, memory_w_per_gib: float = 0.0) -> float:
-        """Return the joules of CPUs and memory on one processor."""
-        memory_j = self.machine_s * self.memory_gib * memory_w_per_gib
-        return self.cpu_s * watts.busy_w + self.idle_cpu_s * watts.idle_w + memory_j
-
 
 def grams_per_million(
     work: QueryWork, factors: CarbonFactors, grid: Electricity, names: tuple[str, ...]
@@ -149,12 +143,13 @@ def grams_per_million(
     Joules of GPUs are measured, and the same in all cases.
     """
 
-    def joules() -> Iterator[float]:
-        for name in names:
-            for memory_w in (0.0, factors.memory_w_per_gib):
-                estimated = work.joules(factors.processors[name], memory_w)
-                yield estimated / factors.spread
-                yield estimated * factors.spread
-
-    grams = factors.pue / J_PER_KWH * grid.grams_per_kwh * 1e6
-    return tuple((each + work.gpu_j) * grams for each in joules())
+    grams_per_j = factors.pue / J_PER_KWH * grid.grams_per_kwh * 1e6
+    idle_cpu_s, memory_j = work.idle_cpu_s, work.machine_s * work.memory_gib * factors.memory_w_per_gib
+    cases = []
+    for name in names:
+        watts = factors.processors[name]
+        cpu_j = work.cpu_s * watts.busy_w + idle_cpu_s * watts.idle_w
+        for estimated_j in (cpu_j, cpu_j + memory_j):
+            cases.append((estimated_j / factors.spread + work.gpu_j) * grams_per_j)
+            cases.append((estimated_j * factors.spread + work.gpu_j) * grams_per_j)
+    return tuple(cases)
