@@ -95,7 +95,8 @@ def _counted(datasets: Sequence[Sequence[Row]], measure: str, escape: Escape, cu
 
     word = currency.word if currency.amount(datasets[0][0]) is not None else "fastest"
     least = [rows_of for rows in datasets if (rows_of := currency.least(rows))]
-    sentence = f"of {len(datasets)} datasets {leaders(f'is {word} on', f'tie as the {word} on', least)}"
+    said = leaders(f"is {word} on", f"tie as the {word} on", least) or f"none shows for certain which is {word}"
+    sentence = f"of {len(datasets)} datasets {said}"
     best = [held for rows in datasets if (held := best_of(rows, lambda row: row.measured(measure)))]
     if best:
         said = leaders(f"has the best {measure} on", f"tie for the best {measure} on", best)
