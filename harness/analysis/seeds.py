@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from harness.analysis import axes, notes
-from harness.analysis.table import Latency, Resources, Row, Table, Timing, Validity
+from harness.analysis.table import Carbon, Latency, Resources, Row, Table, Timing, Validity
 from harness.driver.records import Outcome
 from harness.errors import counted
 from harness.estimate import Estimate
@@ -117,7 +117,9 @@ def _mean_row(rows: Sequence[Row], members: Sequence[Row], model: str, values: P
         throughput_qps=_mean_of([row.throughput_qps for row in rows]),
         resources=_mean_record([row.resources for row in rows], _USED),
         index=_mean_record([row.index for row in rows], ("size_bytes", "build_s")),
+        cpu=_mean_record([row.cpu for row in rows], ("per_query_s", "busy_cpus", "driver_s")),
         cost=_mean_record([row.cost for row in rows], _COSTS),
+        carbon=_mean_carbon([row.carbon for row in rows]),
         judged=_mean_record([row.judged for row in rows], ("unjudged_share",)),
         counts=_mean_of([row.counts for row in rows]),
         first_stage=None if None in stages else _mean_record(stages, ("gain", "harm")),
@@ -134,6 +136,18 @@ def _mean_record(records: Sequence[Any], names: Iterable[str], **others: Any) ->
     return replace(
         records[0], **{name: _mean_of([getattr(each, name) for each in records]) for name in names}, **others
     )
+
+
+def _mean_carbon(found: Sequence[Carbon]) -> Carbon:
+    """Return the mean of each case; seeds on different processors have no cases in common."""
+    first = next((each for each in found if each.grams.value is None), found[0])
+    if first.grams.value is None:
+        return first
+    if len({each.processors for each in found}) > 1:
+        return Carbon(grams=Estimate(None, reason="its seeds ran on different processors"))
+    cases = zip(*(each.cases for each in found), strict=True)
+    means = tuple(sum(case) / len(found) for case in cases)
+    return replace(first, grams=_mean_of([each.grams for each in found]), cases=means)
 
 
 def _seed_notes(rows: Sequence[Row], members: Sequence[Row]) -> Iterable[str]:

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from harness.analysis import results_folder, seeds
-from harness.analysis.table import Row
+from harness.analysis.table import Carbon, CpuUse, Row
 from harness.driver.records import Outcome
-from harness.estimate import INTERVAL_MIN_QUERIES
+from harness.estimate import INTERVAL_MIN_QUERIES, Estimate
 from harness.evaluation.per_query import PerQuery
 from harness.launch.fake import FakeLauncher
 from harness.results import suite_record
@@ -84,6 +84,24 @@ def test_work_that_a_seed_did_not_count_is_missing_and_not_zero(stored: Path) ->
     rows = tuple(replace(row, counts=counted.get(row.system, {})) for row in table.rows)
     found, _ = seeds.averaged(replace(table, rows=rows), {}, MODEL)
     assert next(row.counts for row in found.rows if row.system == "new") == {"flop": 4.0}
+
+
+def test_carbon_and_cpu_time_are_means_over_the_seeds(stored: Path) -> None:
+    table = results_folder.read(stored).table
+    grams = {"new-s1": (1.0, 4.0), "new-s2": (2.0, 5.0), "new-s3": (3.0, 9.0)}
+    for processors, expected in ((("x",) * 3, (2.0, 6.0)), (("x", "x", "y"), ())):
+        by_seed = {
+            name: Carbon(grams=Estimate(ends[0], *ends), processors=(processor,), cases=ends)
+            for (name, ends), processor in zip(grams.items(), processors, strict=True)
+        }
+        rows = tuple(
+            replace(row, carbon=by_seed[row.system], cpu=CpuUse(per_query_s=Estimate(grams[row.system][0])))
+            for row in table.rows
+            if row.system in grams
+        )
+        (new,) = seeds.averaged(replace(table, rows=rows), {}, MODEL)[0].rows
+        assert new.carbon.cases == expected and new.cpu.per_query_s.value == 2
+        assert (new.carbon.grams.low, new.carbon.grams.high) == (expected or (None, None))
 
 
 def test_note_has_every_number_of_seeds_of_a_model(stored: Path) -> None:
