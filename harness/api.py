@@ -13,7 +13,7 @@ from harness.analysis import results_folder, row_pricing
 from harness.analysis.table import Table
 from harness.aws import is_s3
 from harness.errors import UsageError
-from harness.pricing import prices, token_prices
+from harness.pricing import prices, serverless, token_prices
 from harness.pricing.instances import DEFAULT_CHOICE, TypeChoice
 from harness.report.export import rows_frame, samples_frame
 from harness.results import reader
@@ -93,8 +93,10 @@ def table(
     cache = _cache(cache)
     folder = _folder(results, cache)
     measured = results_folder.read(folder, results_folder.Selection(tuple(names or ())), cache=cache).table
-    snapshot = prices.snapshot(_date(as_of) or results_folder.price_date(folder), region=region, term=term)
-    return row_pricing.price(measured, row_pricing.tariff(snapshot, choice=choice, tokens=token_prices.snapshot()))
+    date = _date(as_of) or results_folder.price_date(folder)
+    snapshot = prices.snapshot(date, region=region, term=term)
+    tokens, by_use = token_prices.snapshot(), serverless.snapshot(date)
+    return row_pricing.price(measured, row_pricing.tariff(snapshot, choice=choice, tokens=tokens, serverless=by_use))
 
 
 def _cache(cache: Location | None) -> Path:

@@ -1,8 +1,12 @@
-"""A month's bill of each measured system at some traffic, and the traffic at which another one is the cheapest."""
+"""A month's bill of each measured system at some traffic, and the traffic at which another one is the cheapest.
+
+Systems are billed on rented machines, and compared with the ways to run them without: serverless offers, and the API of
+the language model that a system names.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -27,11 +31,18 @@ class BillPlace(NamedTuple):
 
 @dataclass(frozen=True)
 class SystemBill:
-    """A row with its bill; ``loaded``: one machine's capacity was measured under load (scenario ``server``)."""
+    """A row with its bill; ``loaded``: one machine's capacity was measured under load (scenario ``server``).
+
+    ``offer`` is the serverless offer or the API that runs it; empty: rented machines.  ``cheaper_below`` is the monthly
+    queries below which an offer that is paid by the query costs less than the row's own machines; ``None``: not known,
+    or at any traffic.
+    """
 
     row: Row
     service: Service
     bill: Bill
+    offer: str = ""
+    cheaper_below: float | None = None
 
     @property
     def loaded(self) -> bool:
@@ -43,7 +54,10 @@ class SystemBill:
 class BillGroup:
     """Bills of rows that may be compared, the least first; ``left_out``: the other rows, with the reason.
 
-    ``change`` is the next more traffic at which others are the cheapest; ``None``: there is none.
+    ``change`` is the next more traffic at which others are the cheapest; ``None``: there is none.  ``others`` are the
+    bills without rented machines, the least first.  The first of them that is paid by the query at ``until`` queries a
+    month, ``by_query``, costs less than all machines up to there: from this traffic on where that is so now
+    (``saves``), else from no traffic on.  ``until``: ``None``: at any traffic.
     """
 
     place: BillPlace
@@ -52,6 +66,10 @@ class BillGroup:
     cheapest: tuple[SystemBill, ...] = ()
     change: Change | None = None
     then: tuple[SystemBill, ...] = ()
+    others: tuple[SystemBill, ...] = ()
+    by_query: SystemBill | None = None
+    saves: bool = False
+    until: float | None = None
 
 
 def find(table: Table, traffic: Traffic, targets: Mapping[str, float]) -> tuple[BillGroup, ...]:
@@ -62,29 +80,43 @@ def find(table: Table, traffic: Traffic, targets: Mapping[str, float]) -> tuple[
         traffic: of the service.
         targets: most seconds of the ``mean``, ``p50``, ``p95`` or ``p99``; a row that exceeds one is left out.
     """
+    return tuple(_group(place, rows, traffic, targets) for place, rows in by_place(table.rows).items())
+
+
+def by_place(rows: Iterable[Row]) -> dict[BillPlace, list[Row]]:
+    """Return the rows whose costs may be compared with one another, in their order."""
     groups: dict[BillPlace, list[Row]] = {}
-    for row in table.rows:
+    for row in rows:
         suite = row.suite if row.isolation.published else None
         groups.setdefault(BillPlace(row.dataset, row.isolation.name, suite, row.corpus_sha256), []).append(row)
-    return tuple(_group(place, rows, traffic, targets) for place, rows in groups.items())
+    return groups
 
 
 def _group(place: BillPlace, rows: Sequence[Row], traffic: Traffic, targets: Mapping[str, float]) -> BillGroup:
     reasons = [(row, _reason(row, targets)) for row in rows]
     able = [row for row, reason in reasons if reason is None]
+    every = able
     # A capacity under load outranks that of one query at a time.
     loaded = {(row.system, row.profile) for row in able if row.scenario == "server"}
     able = [row for row in able if row.scenario == "server" or (row.system, row.profile) not in loaded]
     bills = []
     for row in able:
         assert row.price is not None
-        service = _service(row, row.price.usd_per_hour)
+        service = _service(row, _capacity(row), row.price.usd_per_hour)
         bills.append(SystemBill(row, service, bill.bill(service, traffic)))
-    bills.sort(key=lambda one: (one.bill.total_usd.value or 0.0, one.row.latency.mean_s.value or 0.0, one.row.key))
+    bills.sort(key=_order)
     services = {one.row.per_query_key: one.service for one in bills}
     by_key = {one.row.per_query_key: one for one in bills}
     left_out = tuple((row, reason) for row, reason in reasons if reason is not None)
     change = bill.next_change(services, traffic)
+    # The machines of a row that is billed under load are those of the other row.
+    own = {(one.row.system, one.row.profile): one.service for one in bills if one.loaded}
+    machines = [services.get(row.per_query_key) or own[row.system, row.profile] for row in every]
+    others = sorted(
+        (other for row, service in zip(every, machines, strict=True) for other in _others(row, service, traffic)),
+        key=_order,
+    )
+    by_query, saves, until = _by_query(others, services, traffic)
     return BillGroup(
         place,
         tuple(bills),
@@ -92,7 +124,60 @@ def _group(place: BillPlace, rows: Sequence[Row], traffic: Traffic, targets: Map
         tuple(by_key[key] for key in bill.cheapest(services, traffic)),
         change,
         tuple(by_key[key] for key in change.cheapest) if change else (),
+        tuple(others),
+        by_query,
+        saves,
+        until,
     )
+
+
+def _order(one: SystemBill) -> tuple[float, float, str]:
+    return one.bill.total_usd.value or 0.0, one.row.latency.mean_s.value or 0.0, one.row.key
+
+
+def _others(row: Row, machines: Service, traffic: Traffic) -> Iterator[SystemBill]:
+    """Yield the bills of a row of single queries at each serverless offer, and at the API of its language model.
+
+    A task of an offer that is billed all along counts as a machine.  A row that replays an API's answers pays its
+    tokens anyway; another row's model could be replaced by the API, which leaves its first stage out.
+    """
+    if row.scenario != "single_stream":
+        return
+    services = {
+        quote.offer: _service(row, usd_per_million=quote.usd)
+        if quote.per_request
+        else _service(row, _capacity(row), quote.usd_per_hour)
+        for quote in row.cost.serverless
+        if quote.usd.value is not None
+    }
+    if row.cost.tokens.value is not None and not _pays_tokens(row):
+        services[f"API of {row.token_model}"] = _service(row, usd_per_million=row.cost.tokens)
+    none = traffic.model_copy(update={"queries_per_month": 0.0})
+    for offer, service in services.items():
+        # The lines of one offer and of one machine meet before the second machine, or never.
+        below = None if service.rented else bill.break_even({offer: service}, {"": machines}, none, 1)
+        yield SystemBill(row, service, bill.bill(service, traffic), offer, below)
+
+
+def _by_query(
+    others: Sequence[SystemBill], rented: Mapping[str, Service], traffic: Traffic
+) -> tuple[SystemBill | None, bool, float | None]:
+    """Return the cheapest bill that is paid by the query, whether it saves, and up to which traffic."""
+    services = {str(place): one.service for place, one in enumerate(others) if not one.service.rented}
+    if not services or not rented:
+        return None, False, None
+    first = others[int(next(iter(services)))]
+    least = min(bill.bill(each, traffic).total_usd.value or 0.0 for each in rented.values())
+    if (first.bill.total_usd.value or 0.0) < least:
+        return first, True, bill.break_even(services, rented, traffic)
+    until = bill.break_even(services, rented, traffic.model_copy(update={"queries_per_month": 0.0}))
+    best = bill.cheapest(services, traffic, until)
+    return others[int(best[0])], False, until
+
+
+def _pays_tokens(row: Row) -> bool:
+    """Return whether a row replays the recorded answers of an API, whose tokens come on top of its machine."""
+    return row.token_model is not None and "provider_ms" in row.counts
 
 
 def _reason(row: Row, targets: Mapping[str, float]) -> str | None:
@@ -125,10 +210,17 @@ def _capacity(row: Row) -> Estimate:
     return turned.map(lambda seconds: 1 / seconds if seconds else 0.0)
 
 
-def _service(row: Row, usd_per_hour: float) -> Service:
+def _service(
+    row: Row,
+    capacity_qps: Estimate = Estimate(None),
+    usd_per_hour: float = 0.0,
+    usd_per_million: Estimate | None = None,
+) -> Service:
     return Service(
-        capacity_qps=_capacity(row),
+        capacity_qps=capacity_qps,
         usd_per_hour=usd_per_hour,
+        usd_per_million=usd_per_million,
+        tokens_usd_per_million=row.cost.tokens.value if _pays_tokens(row) else None,
         documents=row.index.documents,
         build_usd=row.build_usd,
         storage_usd_per_month=row.cost.storage_per_month.value,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+from harness.analysis import query_prices
+from harness.analysis.query_prices import QueryPrices
 from harness.analysis.table import Overhead, Row, Validity, processors
 from harness.driver.records import Outcome
 from harness.estimate import LATENCY_MIN_QUERIES, MIN_PROCESSES, MIN_QUERIES
@@ -104,6 +106,7 @@ def of_table(
 def of_cost(rows: Sequence[Row], choice: TypeChoice = DEFAULT_CHOICE) -> Iterator[str]:
     """Yield how the cost of queries was computed, by cost model, and on which machines."""
     yield from cost.describe_models(row.scenario for row in rows)
+    yield from of_metered(rows)
     if any(figure.low is not None for row in rows for figure in (row.cost.sequential, row.cost.saturated)):
         yield "A cost has the interval of its latency or throughput, scaled by the price; prices have no interval."
     if rows and all(row.scenario == "single_stream" for row in rows):
@@ -121,6 +124,27 @@ def of_cost(rows: Sequence[Row], choice: TypeChoice = DEFAULT_CHOICE) -> Iterato
         )
     if any(row.published_type for row in rows):
         yield "A published row is priced on the instance type that its paper names."
+
+
+def of_metered(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield the model ``metered`` where a row has it, and the rows that it makes dearer than a busy machine does."""
+    quote = next((row.cost.metered_quote for row in rows if row.cost.metered_quote is not None), None)
+    if quote is None:
+        return
+    model = cost.METERED
+    yield f"Cost, {model.name}: {model.formula}; {model.meaning} (serverless prices of {quote.date})."
+    yield from dearer_by_query(query_prices.of_rows(rows))
+
+
+def dearer_by_query(priced: Sequence[QueryPrices]) -> Iterator[str]:
+    """Yield the systems whose queries cost more when paid one by one than on a busy machine of the same hardware."""
+    dearer = [
+        f"{one.row.system} on {one.row.profile} {one.metered_over_saturated:.3g} times as much"
+        for one in priced
+        if (one.metered_over_saturated or 0.0) > 1
+    ]
+    if dearer:
+        yield f"Metered costs more than saturated on the same hardware: {', '.join(dearer)}."
 
 
 def _of_index_cost(rows: Sequence[Row], storage: StoragePrice | None) -> Iterator[str]:

@@ -22,14 +22,15 @@ from harness.driver.records import Outcome
 from harness.errors import UsageError, counted
 from harness.estimate import Estimate
 from harness.pricing import cost, prices
+from harness.pricing.dated_files import DatedFile
 from harness.pricing.instances import TypeChoice
 from harness.pricing.prices import Snapshot
 from harness.stats import competition_ranks
 
 # The two ways to compare two dates.
 SAME, CHEAPEST = "same instance", "cheapest type"
-# The third way: the cost of tokens, for systems that name a language model.
-TOKENS = "token prices"
+# Two more ways, without a rented machine: the cost of tokens, for systems that name a language model, and serverless.
+TOKENS, METERED = "token prices", "serverless prices"
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,8 @@ class RowChange:
     """A row at both dates, on its own instance and on the cheapest type of each date.
 
     ``before`` and ``same`` are on its own instance: published or measured, else the cheapest of the earlier date.
-    ``tokens_before`` and ``tokens`` are the costs of its tokens, without an instance.
+    ``tokens_before`` and ``tokens`` are the costs of its tokens, ``metered_before`` and ``metered`` of its queries at
+    the cheapest serverless offer of each date, without an instance.
     """
 
     row: Row
@@ -62,6 +64,8 @@ class RowChange:
     cheapest: PricedRow
     tokens_before: PricedRow
     tokens: PricedRow
+    metered_before: PricedRow
+    metered: PricedRow
 
     @property
     def pairs(self) -> dict[str, tuple[PricedRow, PricedRow]]:
@@ -70,6 +74,7 @@ class RowChange:
             SAME: (self.before, self.same),
             CHEAPEST: (self.cheapest_before, self.cheapest),
             TOKENS: (self.tokens_before, self.tokens),
+            METERED: (self.metered_before, self.metered),
         }
 
     @cached_property
@@ -82,8 +87,8 @@ class RowChange:
 class OrderFlip:
     """Two systems whose order by cost (of their cheapest rows) changed.
 
-    ``way`` is ``same instance``, ``cheapest type`` or ``token prices``.  ``overlap``: their intervals overlap at one of
-    the dates, so the measurements cannot tell which system is cheaper.
+    ``way`` is ``same instance``, ``cheapest type``, ``token prices`` or ``serverless prices``.  ``overlap``: their
+    intervals overlap at one of the dates, so the measurements cannot tell which system is cheaper.
     """
 
     place: ComparisonGroup
@@ -130,7 +135,8 @@ class DatedPrices:
 class Repricing:
     """All changes between two price lists.
 
-    ``summary``: four sentences with all counts, and a fifth about token prices, if any; ``token_dates``: their dates.
+    ``summary``: four sentences with all counts, and one each about token and serverless prices, if any;
+    ``token_dates``, ``serverless_dates``: their dates.
     """
 
     before: DatedPrices
@@ -145,6 +151,7 @@ class Repricing:
     summary: tuple[str, ...]
     notes: tuple[str, ...]
     token_dates: tuple[str, ...] = ()
+    serverless_dates: tuple[str, ...] = ()
 
 
 def other_prices(now: Snapshot, against: datetime.date | None = None) -> Snapshot:
@@ -178,7 +185,7 @@ def compare(measured: Table, before: Tariff, now: Tariff) -> Repricing:
     """
     rows = [row for row in measured.rows if row.outcome is Outcome.OK]
     changes = ranked(rows, [_priced(row, before, now) for row in rows])
-    flips = tuple(flip for way in (SAME, CHEAPEST, TOKENS) for flip in order_flips(changes, way))
+    flips = tuple(flip for way in (SAME, CHEAPEST, TOKENS, METERED) for flip in order_flips(changes, way))
     best = tuple(change for way in (SAME, CHEAPEST) for change in cheapest_changes(changes, way))
     gone = tuple(_gone(changes, now))
     lost = _profiles(change for change in changes if change.cheapest_before.price and not change.cheapest.price)
@@ -194,9 +201,10 @@ def compare(measured: Table, before: Tariff, now: Tariff) -> Repricing:
         gone=gone,
         no_longer_provided=lost,
         newly_provided=new,
-        summary=(*_summary(changes, flips, best, gone, lost, dates), *_token_summary(changes, flips)),
+        summary=(*_summary(changes, flips, best, gone, lost, dates), *_other_summaries(changes, flips)),
         notes=tuple(_notes(changes, now.choice, failed=len(measured.rows) - len(changes))),
-        token_dates=_token_dates(changes, before, now),
+        token_dates=_dates(changes, TOKENS, before.tokens, now.tokens),
+        serverless_dates=_dates(changes, METERED, before.serverless, now.serverless),
     )
 
 
@@ -223,7 +231,8 @@ def _priced(row: Row, before: Tariff, now: Tariff) -> tuple[Priced, ...]:
         if machine not in costs:
             costs[machine] = model(row, *machine)
     tokens = ((None, None, row_pricing.tokens(row, tariff.tokens)[1]) for tariff in (before, now))
-    return (*((*machine, costs[machine]) for machine in machines), *tokens)
+    by_query = ((None, None, row_pricing.metered(row, tariff)[0]) for tariff in (before, now))
+    return (*((*machine, costs[machine]) for machine in machines), *tokens, *by_query)
 
 
 def _dated(snapshot: Snapshot) -> DatedPrices:
@@ -350,20 +359,20 @@ def _more_and_less(costs: Iterable[tuple[float | None, float | None]]) -> str:
     return f"of {counted(len(differences), 'row')} {more:,} cost more and {less:,} less"
 
 
-def _token_dates(changes: Sequence[RowChange], before: Tariff, now: Tariff) -> tuple[str, ...]:
-    """Return the dates of the token prices; empty if the rows have no tokens."""
-    if all(change.row.token_model is None for change in changes):
+def _dates(changes: Sequence[RowChange], way: str, before: DatedFile | None, now: DatedFile | None) -> tuple[str, ...]:
+    """Return the dates of token or serverless prices; empty if they price no row at either date."""
+    if all(each.cost.value is None for change in changes for each in change.pairs[way]):
         return ()
-    return tuple("none" if each.tokens is None else str(each.tokens.as_of) for each in (before, now))
+    return tuple("none" if each is None else str(each.as_of) for each in (before, now))
 
 
-def _token_summary(changes: Sequence[RowChange], flips: Sequence[OrderFlip]) -> Iterator[str]:
-    """Count the changes by token prices, if a row has tokens."""
-    priced = [change for change in changes if change.row.token_model is not None]
-    if priced:
-        costs = [(change.tokens_before.cost.value, change.tokens.cost.value) for change in priced]
-        flipped = counted(sum(flip.way == TOKENS for flip in flips), "verdict")
-        yield f"By token prices: {_more_and_less(costs)}; {flipped} flipped."
+def _other_summaries(changes: Sequence[RowChange], flips: Sequence[OrderFlip]) -> Iterator[str]:
+    """Count the changes by token and by serverless prices, where rows have them at both dates."""
+    for way in (TOKENS, METERED):
+        costs = [(was.cost.value, is_now.cost.value) for was, is_now in (change.pairs[way] for change in changes)]
+        if any(None not in pair for pair in costs):
+            flipped = counted(sum(flip.way == way for flip in flips), "verdict")
+            yield f"By {way}: {_more_and_less(costs)}; {flipped} flipped."
 
 
 def _gain(changes: Sequence[RowChange], side: int) -> int:

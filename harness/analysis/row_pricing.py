@@ -22,14 +22,16 @@ from harness.analysis.table import Cost, Machine, Price, Row, Table, TokenPrice
 from harness.driver.records import Envelope, Outcome
 from harness.errors import counted, did_you_mean
 from harness.estimate import Estimate
-from harness.pricing import carbon, cost, instances, offers, prices, token_prices
+from harness.pricing import carbon, cost, instances, offers, prices, serverless, token_prices
 from harness.pricing.carbon import CarbonRates
 from harness.pricing.instances import DEFAULT_CHOICE, Instance, TypeChoice
 from harness.pricing.offers import Offer, Offers
 from harness.pricing.prices import Snapshot, StoragePrice
+from harness.pricing.serverless import Load, ServerlessPrices, ServerlessQuote
 from harness.pricing.token_prices import TokenSnapshot
 from harness.untrusted import ForeignText
 
+_PRICES_PAGE = "docs/reference/prices.md"
 _ARCHITECTURES = {"aarch64": "arm64", "amd64": "x86_64"}
 # CPUs, memory, GPUs and the memory of each GPU, if known.
 HardwareNeed = tuple[int, int, int, int | None]
@@ -43,7 +45,8 @@ class Tariff:
 
     ``storage`` is ``None`` if that place and date have no price of storage; ``root`` is the folder of the facts, if not
     the shipped one; ``choice`` holds the preferred types; ``tokens`` are the prices of language models' tokens
-    (``None``: unknown), ``carbon`` the factors of carbon.
+    (``None``: unknown), ``serverless`` the prices of serverless offers (``None``: none is that old), ``carbon`` the
+    factors of carbon.
     """
 
     snapshot: Snapshot
@@ -53,6 +56,7 @@ class Tariff:
     choice: TypeChoice = DEFAULT_CHOICE
     tokens: TokenSnapshot | None = None
     carbon: CarbonRates | None = None
+    serverless: ServerlessPrices | None = None
     # Earlier answers: ten thousand rows ask the same few questions.
     _offers: dict[HardwareNeed, Offers] = field(default_factory=dict, repr=False, compare=False)
     _cheapest: dict[tuple[HardwareNeed, str | None], Price | None] = field(
@@ -95,6 +99,7 @@ def tariff(
     choice: TypeChoice = DEFAULT_CHOICE,
     tokens: TokenSnapshot | None = None,
     rates: CarbonRates | None = None,
+    serverless: ServerlessPrices | None = None,
 ) -> Tariff:
     """Return the tariff for a snapshot of prices.
 
@@ -104,6 +109,7 @@ def tariff(
         choice: preferred types.
         tokens: prices of tokens.
         rates: factors of carbon; by default the newest, at the grid of the snapshot's region.
+        serverless: prices of serverless offers.
 
     Raises:
         FileError: a file of facts or prices is wrong.
@@ -111,7 +117,7 @@ def tariff(
     place = (snapshot.provider, snapshot.region, snapshot.as_of)
     known = instances.read_instances(snapshot.provider, root)
     rates = rates or carbon.rates(f"{snapshot.provider}/{snapshot.region}", root=root)
-    return Tariff(snapshot, known, prices.storage_price(*place, root), root, choice, tokens, rates)
+    return Tariff(snapshot, known, prices.storage_price(*place, root), root, choice, tokens, rates, serverless)
 
 
 def formulas() -> dict[str, str]:
@@ -128,6 +134,8 @@ def price_row(row: Row, tariff: Tariff) -> Row:
         return replace(row, price=price, price_note=note)
     build_price, build_cost = _build(row, tariff)
     token_price, token_cost = tokens(row, tariff.tokens)
+    metered_cost, quotes = metered(row, tariff)
+    best = serverless.cheapest(quotes)
     return replace(
         row,
         price=price,
@@ -135,6 +143,9 @@ def price_row(row: Row, tariff: Tariff) -> Row:
         cost=Cost(
             sequential=sequential(row, price, note),
             saturated=saturated(row, price, note),
+            metered=metered_cost,
+            metered_quote=best,
+            serverless=quotes,
             tokens=token_cost,
             token_price=token_price,
             build=build_cost,
@@ -341,6 +352,56 @@ def saturated(row: Row, price: Price | None, note: str | None) -> Estimate:
     return replace(found, reason="; ".join(part for part in (target, found.reason) if part))
 
 
+def metered(row: Row, tariff: Tariff) -> tuple[Estimate, tuple[ServerlessQuote, ...]]:
+    """Return the cost of a million queries that are paid one by one, and every serverless offer that holds the row.
+
+    A missing cost has its reason.  Offers have the architecture that measured, as machines have, unless the tariff's
+    choice names another.
+    """
+    here = _serverless_architecture(row, tariff)
+    reason = _reason_not_serverless(row, tariff)
+    if reason is not None or tariff.serverless is None:
+        return Estimate(None, reason=reason), ()
+    load = Load(
+        cpus=row.cpus,
+        memory_bytes=row.memory_bytes,
+        mean_s=row.latency.mean_s,
+        cpu_s=row.cpu.of_system_s,
+        used_bytes=row.resources.peak_anon_bytes,
+        cold_start_s=row.resources.cold_start_s,
+    )
+    quotes = serverless.quotes(tariff.serverless, load, here)
+    if (best := serverless.cheapest(quotes)) is not None:
+        return best.usd, quotes
+    if row.latency.mean_s.value is None:
+        return row.latency.mean_s, quotes
+    holds = f"{counted(row.cpus, 'CPU')} and {row.memory_bytes / cost.GIB:g} GiB"
+    offers_here = f"no {f'{here} ' if here else ''}offer that is paid by the request"
+    return Estimate(None, reason=f"{offers_here} holds {holds} in {tariff.serverless}"), quotes
+
+
+def _reason_not_serverless(row: Row, tariff: Tariff) -> str | None:
+    """Return why no serverless offer is asked for a row; ``None``: all are."""
+    if row.scenario != "single_stream":
+        return f"scenario {row.scenario}: latency holds waiting or batches, so it prices no query"
+    if not row.cpus:
+        return "published without hardware, so nothing can be priced"
+    if row.gpus:
+        return "no serverless offer in the prices has a GPU"
+    if tariff.serverless is None:
+        at = tariff.snapshot.as_of
+        return f"no serverless prices of {at} or before are stored; take a later --as-of, or add some ({_PRICES_PAGE})"
+    return None
+
+
+def _serverless_architecture(row: Row, tariff: Tariff) -> str | None:
+    """Return the architecture of offers for a row: the one chosen, else the one that measured; ``None``: any."""
+    if tariff.choice.architecture != "measured":
+        return None if tariff.choice.architecture == "any" else tariff.choice.architecture
+    published = tariff.known.get(row.published_type or "")
+    return measured_architecture(row) if published is None else published.architecture
+
+
 def _target(row: Row) -> str:
     if row.latency_target_s is None:
         return "no latency target" + (": batches, however long each query waits" if row.scenario == "offline" else "")
@@ -355,7 +416,7 @@ def tokens(row: Row, snapshot: TokenSnapshot | None) -> tuple[TokenPrice | None,
     if row.token_model is None:
         return None, Estimate(None)
     if snapshot is None:
-        return None, Estimate(None, reason="no token prices of that date; add some (docs/reference/prices.md)")
+        return None, Estimate(None, reason=f"no token prices of that date; add some ({_PRICES_PAGE})")
     price = snapshot.models.get(row.token_model)
     if price is None:
         hint = did_you_mean(row.token_model, snapshot.models)
@@ -400,7 +461,7 @@ def _storage(row: Row, tariff: Tariff) -> Estimate:
         return Estimate(
             None,
             reason=f"no price of storage of {at.provider} {at.region} is dated {at.as_of} or before; "
-            "add one (docs/reference/prices.md)",
+            f"add one ({_PRICES_PAGE})",
         )
     return Estimate(cost.storage_usd_per_month(row.index.size_bytes, tariff.storage.usd_per_gib_month))
 

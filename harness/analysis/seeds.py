@@ -202,4 +202,4 @@ def _sum(numbers: Iterable[int | None]) -> int | None:
 
 _TIMES = [each.name for each in fields(Latency) if each.name not in ("spread_s", "trial_means_s", "trial_spread_s")]
 _USED = [each.name for each in fields(Resources)]
-_COSTS = ("sequential", "saturated", "tokens", "build", "storage_per_month")
+_COSTS = ("sequential", "saturated", "metered", "tokens", "build", "storage_per_month")

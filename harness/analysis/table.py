@@ -14,6 +14,7 @@ from typing import Any
 from harness.driver.records import Envelope, Outcome
 from harness.errors import counted
 from harness.estimate import Estimate
+from harness.pricing.serverless import ServerlessQuote
 from harness.results.isolation import Isolation
 from harness.results.schema import DataFault, SweepPoint
 from harness.untrusted import ForeignText
@@ -290,13 +291,18 @@ class IndexFigures:
 class Cost:
     """Money, in US$, once :mod:`harness.analysis.row_pricing` has priced the row.
 
-    ``sequential`` and ``saturated`` are the cost of a million queries by those models.  ``tokens`` is the cost of the
-    tokens of a million queries at ``token_price``, which comes on top.  ``build`` is the cost of indexing a million
-    documents on the type of ``build_price``.
+    ``sequential``, ``saturated`` and ``metered`` are the cost of a million queries by those models.
+    ``metered_quote`` is the serverless offer behind ``metered``, and ``serverless`` holds all offers that could run the
+    row, the cheapest first.  ``tokens`` is the cost of the tokens of a
+    million queries at ``token_price``, which comes on top.  ``build`` is the cost of indexing a million documents on
+    the type of ``build_price``.
     """
 
     sequential: Estimate = Estimate(None)
     saturated: Estimate = Estimate(None)
+    metered: Estimate = Estimate(None)
+    metered_quote: ServerlessQuote | None = None
+    serverless: tuple[ServerlessQuote, ...] = ()
     tokens: Estimate = Estimate(None)
     token_price: TokenPrice | None = None
     build: Estimate = Estimate(None)

@@ -10,6 +10,7 @@ import click
 
 from harness import config
 from harness.analysis import bills
+from harness.analysis.table import Table
 from harness.cli.locations import mirrored
 from harness.cli.options import FiniteRange, cache_option, price_options, results_argument
 from harness.cli.output import Destination, destination_options
@@ -19,6 +20,7 @@ from harness.errors import UnknownName, UsageError
 from harness.experiments.viability import acceptance
 from harness.pricing.bill import Traffic, read_traffic
 from harness.report.bill import answer, bill_document
+from harness.report.query_prices import prices_answer, query_prices_document
 
 
 @click.command()
@@ -53,9 +55,14 @@ def bill(
 ) -> None:
     """Bill the stored RESULTS (a folder; default: results) by the month, at your traffic.  Runs nothing.
 
+    Without a traffic, it shows three prices of a query: sequential, saturated and metered (serverless).
+
     Machines are rented all month, busy or not, and are enough for the busiest hour.  Also says how busy they are,
-    which system is the cheapest, and from how many queries on another one is.
+    which system is the cheapest, from how many queries on another one is, and up to how many serverless costs less.
     """
+    if file is None and not targets and not {name for name, value in given.items() if value is not None}:
+        _show_prices(stored.priced(stored.read()).table, destination)
+        return
     traffic = _traffic(file, {name: value for name, value in given.items() if value is not None})
     most_s = acceptance.parse_criteria(targets, ()).targets
     if unknown := next((figure for figure in most_s if figure not in bills.FIGURES), None):
@@ -66,6 +73,13 @@ def bill(
         destination.show_answer(lambda escape, width: answer(groups, traffic, table, escape, width))
     else:
         destination.show_report(bill_document(groups, traffic, table))
+
+
+def _show_prices(table: Table, destination: Destination) -> None:
+    if destination.form == "md" and not destination.wide:
+        destination.show_answer(lambda escape, width: prices_answer(table, escape, width))
+    else:
+        destination.show_report(query_prices_document(table))
 
 
 def _traffic(file: Path | None, given: dict[str, Any]) -> Traffic:

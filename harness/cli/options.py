@@ -27,10 +27,11 @@ from harness import config, filesystem
 from harness.aws import is_s3
 from harness.cli.lines import say
 from harness.errors import HarnessError, UnknownName, UsageError
-from harness.pricing import carbon, prices, token_prices
+from harness.pricing import carbon, prices, serverless, token_prices
 from harness.pricing.carbon import CarbonRates
 from harness.pricing.instances import ARCHITECTURE_CHOICES, GENERATION_CHOICES, TypeChoice
 from harness.pricing.prices import Snapshot
+from harness.pricing.serverless import ServerlessPrices
 from harness.pricing.token_prices import TokenSnapshot
 from harness.untrusted import one_line, split_list
 
@@ -205,6 +206,10 @@ class PriceSelection:
     def tokens(self) -> TokenSnapshot | None:
         """Read the prices of language models' tokens, if stored; errors as in :meth:`snapshot`."""
         return token_prices.snapshot(self.token_prices)
+
+    def serverless(self) -> ServerlessPrices | None:
+        """Read the prices of serverless offers, if some are that old; raise FileError for a wrong file."""
+        return serverless.snapshot(self.as_of)
 
     def carbon(self, snapshot: Snapshot) -> CarbonRates | None:
         """Read the factors of carbon, if stored, at the chosen grid or at the grid of the prices' region.

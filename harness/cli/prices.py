@@ -24,7 +24,7 @@ from harness.cli.output import FORMATS, Destination, columns, destination_option
 from harness.cli.stored_results import StoredResults, measures_option, stored_results
 from harness.driver.records import Envelope
 from harness.errors import UsageError
-from harness.pricing import offers, token_prices
+from harness.pricing import offers, serverless, token_prices
 from harness.report.instances import instances_document, snapshot_ages
 from harness.report.repricing import repricing_document
 from harness.untrusted import one_line
@@ -148,11 +148,14 @@ def reprice(stored: StoredResults, against: datetime.date | None, destination: D
     """
     now = stored.selection.snapshot()
     before = repricing.other_prices(now, against)
-    tokens = stored.selection.tokens()
+    tokens, by_use = stored.selection.tokens(), stored.selection.serverless()
     rows = stored.read().table
     tariffs = (
-        row_pricing.tariff(snapshot, choice=stored.selection.choice, tokens=of_date)
-        for snapshot, of_date in ((before, token_prices.other_snapshot(tokens, against)), (now, tokens))
+        row_pricing.tariff(snapshot, choice=stored.selection.choice, tokens=of_date, serverless=serverless_of_date)
+        for snapshot, of_date, serverless_of_date in (
+            (before, token_prices.other_snapshot(tokens, against), serverless.other_snapshot(by_use, against)),
+            (now, tokens, by_use),
+        )
     )
     repriced = repricing.compare(rows, *tariffs)
     destination.show_report(repricing_document(repriced))

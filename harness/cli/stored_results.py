@@ -134,7 +134,11 @@ class StoredResults:
         selection = replace(self.selection, as_of=as_of)
         snapshot = selection.snapshot()
         return row_pricing.tariff(
-            snapshot, choice=selection.choice, tokens=selection.tokens(), rates=selection.carbon(snapshot)
+            snapshot,
+            choice=selection.choice,
+            tokens=selection.tokens(),
+            serverless=selection.serverless(),
+            rates=selection.carbon(snapshot),
         )
 
     def averaged(self, found: ReadResults) -> ReadResults:

@@ -1,6 +1,6 @@
-"""Compute a month's bill of a system at some traffic: rented machines, index builds, re-encoded documents, storage.
+"""Compute a month's bill of a system at some traffic: search, tokens, index builds, re-encoded documents, storage.
 
-A bill is for machines that are rented all month, busy or not.  Pure.
+A service rents machines all month, busy or not, or it is paid by the query.  Pure.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,10 +25,16 @@ SECONDS = HOURS * 3600
 SAME_SHARE = 0.01
 # How far to look for the traffic at which another system becomes the cheapest.
 _MOST_STEPS, _MOST_QUERIES = 20_000, 1e13
+# The share of a traffic behind it: enough that one machine more is counted.
+_AFTER = 1e-9
 
 FORMULA = (
-    "US$ a month = machines x US$ per hour x 730 + builds + changed documents + storage; machines = the peak rate over "
-    "what one machine answers, rounded up"
+    "US$ a month = machines x US$ per hour x 730 + tokens + builds + changed documents + storage; machines = the peak "
+    "rate over what one machine answers, rounded up"
+)
+BY_QUERY_FORMULA = (
+    "US$ a month where queries are paid one by one = queries x US$ per million / 1,000,000 + tokens + builds + changed "
+    "documents + storage of one index"
 )
 
 
@@ -71,15 +77,24 @@ def read_traffic(path: Path, given: Mapping[str, Any]) -> Traffic:
 class Service:
     """The measured and priced facts of a system that its bill is made of.
 
-    ``capacity_qps`` is what one machine answers.  ``build_usd`` and ``storage_usd_per_month`` are for the ``documents``
-    that were measured; ``None``: not known, and left out of the bill.
+    A service on machines has ``capacity_qps``, what one machine answers, and ``usd_per_hour``.  A service that is paid
+    by the query has ``usd_per_million`` (queries) instead.  ``build_usd`` and ``storage_usd_per_month`` are for the
+    ``documents`` that were measured, ``tokens_usd_per_million`` for queries; ``None``: not known, and left out of the
+    bill.
     """
 
-    capacity_qps: Estimate
-    usd_per_hour: float
+    capacity_qps: Estimate = Estimate(None)
+    usd_per_hour: float = 0.0
+    usd_per_million: Estimate | None = None
+    tokens_usd_per_million: float | None = None
     documents: int | None = None
     build_usd: float | None = None
     storage_usd_per_month: float | None = None
+
+    @property
+    def rented(self) -> bool:
+        """Return whether it runs on machines that are rented all month."""
+        return self.usd_per_million is None
 
     def times_larger(self, traffic: Traffic) -> float:
         """Return how many times as many documents the service has as were measured."""
@@ -88,11 +103,16 @@ class Service:
 
 @dataclass(frozen=True)
 class Bill:
-    """A month's bill in US$.  ``busy``: the share of the month in which the machines answer queries."""
+    """A month's bill in US$.
+
+    ``busy``: the share of the month in which the machines answer queries; ``None``, with no machine, where queries are
+    paid one by one.
+    """
 
     machines: int
-    busy: float
+    busy: float | None
     search_usd: float
+    tokens_usd: float | None
     builds_usd: float | None
     changes_usd: float | None
     storage_usd: float | None
@@ -108,45 +128,68 @@ def machines(traffic: Traffic, capacity_qps: float) -> int:
     """
     if not capacity_qps > 0:
         raise ValueError(f"capacity_qps is {capacity_qps}; write a positive number")
+    return _machines(traffic.queries_per_month, traffic, capacity_qps)
+
+
+def _machines(queries: float, traffic: Traffic, capacity_qps: float) -> int:
     # A rate that fills n machines exactly needs n, whatever the last digit of the quotient is.
-    return max(traffic.machines, math.ceil(traffic.peak_qps / capacity_qps * (1 - 1e-12)))
+    return max(traffic.machines, math.ceil(queries / SECONDS * traffic.peak / capacity_qps * (1 - 1e-12)))
 
 
 def bill(service: Service, traffic: Traffic) -> Bill:
-    """Return the bill of a service that has a capacity; builds and storage grow with the documents, linearly.
+    """Return the bill of a service that has a capacity or a price; builds and storage grow linearly with documents.
 
-    The interval comes from the capacity's: fewer queries a second may need one machine more.
+    The interval comes from the capacity's (fewer queries a second may need one machine more), or from the price's.
     """
-    capacity = service.capacity_qps
-    assert capacity.value is not None, "a service without a capacity has no bill"
-    scale = service.times_larger(traffic)
-    count = machines(traffic, capacity.value)
+    scale, millions = service.times_larger(traffic), traffic.queries_per_month / 1e6
+    price, capacity = service.usd_per_million, service.capacity_qps
+    known = capacity if price is None else price
+    assert known.value is not None, "a service without a capacity or a price has no bill"
+    count = 0 if price is not None else machines(traffic, known.value)
     builds = None if service.build_usd is None else service.build_usd * scale * traffic.builds
     changes = None if service.build_usd is None else service.build_usd * scale * traffic.changed
-    storage = None if service.storage_usd_per_month is None else service.storage_usd_per_month * scale * count
-
-    def total(rate: float) -> float:
-        needed = machines(traffic, rate)
-        stored = (service.storage_usd_per_month or 0.0) * scale * needed
-        return needed * service.usd_per_hour * HOURS + stored + (builds or 0.0) + (changes or 0.0)
-
-    low, high = (None if end is None or end <= 0 else total(end) for end in (capacity.high, capacity.low))
-    whole = total(capacity.value)
+    storage = service.storage_usd_per_month
+    # Fewer queries a second cost more.
+    ends = (known.low, known.high) if price is not None else (known.high or None, known.low or None)
+    low, high = (None if end is None else _total(service, traffic, traffic.queries_per_month, end) for end in ends)
+    whole = _total(service, traffic, traffic.queries_per_month)
     return Bill(
         machines=count,
-        busy=traffic.mean_qps / (count * capacity.value),
-        search_usd=count * service.usd_per_hour * HOURS,
+        busy=traffic.mean_qps / (count * known.value) if price is None else None,
+        search_usd=count * service.usd_per_hour * HOURS if price is None else known.value * millions,
+        tokens_usd=None if service.tokens_usd_per_million is None else service.tokens_usd_per_million * millions,
         builds_usd=builds,
         changes_usd=changes,
-        storage_usd=storage,
-        total_usd=Estimate(whole, low, high, reason=capacity.reason),
-        usd_per_million=whole / traffic.queries_per_month * 1e6 if traffic.queries_per_month else None,
+        storage_usd=None if storage is None else storage * scale * max(1, count),
+        total_usd=Estimate(whole, low, high, reason=known.reason),
+        usd_per_million=whole / millions if millions else None,
     )
 
 
-def cheapest(services: Mapping[str, Service], traffic: Traffic) -> tuple[str, ...]:
-    """Return the services whose bill is the least, or within 1 % of it, in their order."""
-    totals = {name: bill(each, traffic).total_usd.value or 0.0 for name, each in services.items()}
+def _total(service: Service, traffic: Traffic, queries: float, rate_or_price: float | None = None) -> float:
+    """Return US$ of a month of so many queries, at another capacity or price than the service's.
+
+    It is apart from the parts of a bill, because finding a traffic asks for it a million times.
+    """
+    scale = service.times_larger(traffic)
+    each = (service.storage_usd_per_month or 0.0) * scale
+    fixed = (service.build_usd or 0.0) * scale * (traffic.builds + traffic.changed)
+    fixed += (service.tokens_usd_per_million or 0.0) * queries / 1e6
+    if service.usd_per_million is not None:
+        price = service.usd_per_million.value if rate_or_price is None else rate_or_price
+        return (price or 0.0) * queries / 1e6 + each + fixed
+    rate = service.capacity_qps.value if rate_or_price is None else rate_or_price
+    count = _machines(queries, traffic, rate or 0.0)
+    return count * (service.usd_per_hour * HOURS + each) + fixed
+
+
+def cheapest(services: Mapping[str, Service], traffic: Traffic, queries: float | None = None) -> tuple[str, ...]:
+    """Return the services whose bill is the least, or within 1 % of it, in their order.
+
+    ``queries``: a month's, in place of the traffic's.
+    """
+    asked = traffic.queries_per_month if queries is None else queries
+    totals = {name: _total(each, traffic, asked) for name, each in services.items()}
     least = min(totals.values(), default=0.0)
     return tuple(name for name, total in totals.items() if total <= least * (1 + SAME_SHARE))
 
@@ -160,18 +203,60 @@ class Change:
 
 
 def next_change(services: Mapping[str, Service], traffic: Traffic) -> Change | None:
-    """Return the next more traffic at which other services are the cheapest; ``None``: none up to 10 trillion queries.
-
-    A bill changes only where the busiest hour needs one machine more, so only these steps are looked at.
-    """
+    """Return the next more traffic at which others are the cheapest; ``None``: none up to 10 trillion queries."""
     now = cheapest(services, traffic)
-    for queries in itertools.islice(_steps(services.values(), traffic), _MOST_STEPS):
+    queries = _first(services.values(), traffic, lambda queries: cheapest(services, traffic, queries) != now)
+    return None if queries is None else Change(queries, cheapest(services, traffic, queries * (1 + _AFTER)))
+
+
+def break_even(
+    by_query: Mapping[str, Service], rented: Mapping[str, Service], traffic: Traffic, most_steps: int = _MOST_STEPS
+) -> float | None:
+    """Return the first more traffic at which the cheapest machines cost no more than queries that are paid one by one.
+
+    ``None``: up to 10 trillion queries they cost more.  At no traffic at all machines cost more, unless they are free.
+
+    Args:
+        by_query: services that are paid by the query.
+        rented: services on machines.
+        traffic: where to begin.
+        most_steps: how many machines more to look at.
+    """
+
+    def machines_win(queries: float) -> bool:
+        least, machines_usd = (min(_total(each, traffic, queries) for each in of.values()) for of in (by_query, rented))
+        return machines_usd <= least
+
+    return _first((*by_query.values(), *rented.values()), traffic, machines_win, most_steps)
+
+
+def _first(
+    services: Collection[Service], traffic: Traffic, changed: Callable[[float], bool], most_steps: int = _MOST_STEPS
+) -> float | None:
+    """Return the first monthly queries beyond the traffic's at which something has changed; ``None``: nothing does.
+
+    Between two steps, where the busiest hour needs one machine more, each bill is a straight line.
+    """
+    rented = [each for each in services if each.rented]
+    sloped = len(rented) < len(services) or any(each.tokens_usd_per_million for each in services)
+    last = traffic.queries_per_month
+    for queries in itertools.islice(_steps(rented, traffic), most_steps):
         if queries > _MOST_QUERIES:
             break
-        then = cheapest(services, traffic.model_copy(update={"queries_per_month": queries * (1 + 1e-9)}))
-        if then != now:
-            return Change(queries, then)
-    return None
+        if sloped and changed(queries):
+            return _turn(last, queries, changed)
+        if changed(queries * (1 + _AFTER)):
+            return queries
+        last = queries
+    return _turn(last, _MOST_QUERIES, changed) if not rented and changed(_MOST_QUERIES) else None
+
+
+def _turn(low: float, high: float, changed: Callable[[float], bool]) -> float:
+    """Return where something changes between two monthly queries, to a billionth."""
+    while high - low > high * _AFTER:
+        middle = (low + high) / 2
+        low, high = (low, middle) if changed(middle) else (middle, high)
+    return high
 
 
 def _steps(services: Collection[Service], traffic: Traffic) -> Iterator[float]:

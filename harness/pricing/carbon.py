@@ -16,8 +16,8 @@ from pydantic import Field
 
 from harness.config import ConfigModel
 from harness.errors import UnknownName, UsageError
-from harness.pricing import prices
-from harness.pricing.prices import DatedTable
+from harness.pricing import dated_files
+from harness.pricing.dated_files import DatedFile
 
 FORMULA = (
     "g CO2e of a query = J x PUE / 3,600,000 x g per kWh; J = CPU-seconds x busy watts of a vCPU + idle CPU-seconds x "
@@ -39,9 +39,10 @@ class ProcessorWatts(ConfigModel):
     models: tuple[str, ...] = Field(default=(), description="globs over the kernel's names of the processor")
 
 
-class CarbonFactors(DatedTable):
+class CarbonFactors(DatedFile):
     """``carbon/<date>.toml``: watts, PUE and grids on one date."""
 
+    licence: str = Field(description="SPDX id of the collection's licence")
     spread: float = Field(ge=1, description="factor by which estimates of one machine differ")
     pue: float = Field(ge=1, description="energy of a data centre over the energy of its machines")
     memory_w_per_gib: float = Field(ge=0, description="watts of a GiB of memory")
@@ -50,8 +51,8 @@ class CarbonFactors(DatedTable):
 
 
 def read_factors(root: Path | None = None) -> tuple[CarbonFactors, ...]:
-    """Read all factors, the oldest first; errors as of :func:`harness.pricing.prices.read_dated`."""
-    return prices.read_dated(CarbonFactors, "carbon", root)
+    """Read all factors, the oldest first; errors as of :func:`harness.pricing.dated_files.read`."""
+    return dated_files.read("carbon", CarbonFactors, root)
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def rates(
         UsageError: the grid is not known, or all factors are younger.
         FileError: a file is wrong.
     """
-    factors = prices.newest(read_factors(root), as_of, "there are no carbon factors")
+    factors = dated_files.chosen(read_factors(root), as_of, "there are no carbon factors")
     if factors is None:
         return None
     try:

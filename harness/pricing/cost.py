@@ -1,9 +1,10 @@
 """Compute the cost of queries, an index and its storage: numbers x a price.  All formulas are here.
 
-Two models give the cost of a million queries, and a table shows both by name.  ``sequential`` runs them one
+Three models give the cost of a million queries, and a table shows them by name.  ``sequential`` runs them one
 after the other on a machine that does nothing else, as Santhanam et al. 2023 do (Findings of ACL, section 3).
 ``saturated`` runs them as fast as the whole instance was measured to answer them (the throughput is MLPerf's:
-Reddi et al. 2020, ISCA).  Neither uses a percentile, nor 1 / latency as a throughput.
+Reddi et al. 2020, ISCA).  ``metered`` pays a serverless offer for the time of each query
+(:mod:`harness.pricing.serverless`).  None uses a percentile, nor 1 / latency as a throughput.
 """
 
 from __future__ import annotations
@@ -36,7 +37,14 @@ SATURATED = CostModel(
     "the whole instance kept as busy as it was measured to stand: the highest throughput within the latency target "
     "(scenario server), or with no latency target (scenario offline)",
 )
-MODELS = (SEQUENTIAL, SATURATED)
+METERED = CostModel(
+    "metered",
+    "US$ per million queries = billed (s) x (vCPUs x US$ per vCPU-second + GiB x US$ per GiB-second) x 1,000,000 "
+    "+ US$ per million requests",
+    "the cheapest serverless offer that is paid by the request and holds the hardware profile; time without queries "
+    "costs nothing, and each query is rounded up as the provider does, by half a step on average",
+)
+MODELS = (SEQUENTIAL, SATURATED, METERED)
 BUILD_FORMULA = "US$ per million documents = build (s) x US$ per hour / 3600 / documents x 1,000,000"
 STORAGE_FORMULA = "US$ per month = index (GiB) x US$ per GiB-month"
 

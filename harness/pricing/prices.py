@@ -11,11 +11,10 @@ import hashlib
 import itertools
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
-from typing import TypeVar
 
 from pydantic import Field
 
@@ -253,56 +252,6 @@ def date_or_none(text: str) -> datetime.date | None:
         return datetime.date.fromisoformat(text)
     except ValueError:
         return None
-
-
-class DatedTable(ConfigModel):
-    """A table of one date, ``<folder>/<date>.toml``: append-only, with its checksum."""
-
-    date: str = Field(description="the date of the numbers, as in the file's name")
-    source: str = Field(description="who collected the numbers")
-    licence: str = Field(description="SPDX id of the collection's licence")
-
-    @property
-    def as_of(self) -> datetime.date:
-        """The date."""
-        return datetime.date.fromisoformat(self.date)
-
-
-Dated = TypeVar("Dated", bound=DatedTable)
-
-
-def read_dated(model: type[Dated], folder: str, root: Path | None = None) -> tuple[Dated, ...]:
-    """Read all tables of a folder, the oldest first; none where it is missing.  The user's folder comes first.
-
-    A file whose name is not a date is named and ignored.
-
-    Raises:
-        FileError: a file is wrong, or its checksum differs.
-    """
-    found: dict[datetime.date, Dated] = {}
-    for path in (path for place in instances.folders(root) for path in sorted((place / folder).glob("*.toml"))):
-        as_of = date_or_none(path.stem)
-        if as_of is None:
-            ignore(path, "<date>.toml")
-        elif as_of not in found:
-            read_checked(path)
-            found[as_of] = config.validate(model, config.read_toml(path), path)
-            if found[as_of].date != path.stem:
-                raise FileError(f"{path}: date is {found[as_of].date!r}, the file is named {path.name!r}; correct one")
-    return tuple(found[as_of] for as_of in sorted(found))
-
-
-def newest(known: Sequence[Dated], as_of: datetime.date | None, what: str) -> Dated | None:
-    """Return the newest table, or the newest up to ``as_of``; ``None``: there is no table at all.
-
-    Raises:
-        UsageError: all tables are younger than ``as_of``.
-    """
-    fitting = [each for each in known if as_of is None or each.as_of <= as_of]
-    if known and not fitting:
-        dates = listed([each.date for each in known])
-        raise UsageError(f"{what} from {as_of} or before; choose one of these dates: {dates}")
-    return fitting[-1] if fitting else None
 
 
 def _as_of(place: str, row: config.CsvRow) -> datetime.date:

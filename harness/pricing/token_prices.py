@@ -11,8 +11,8 @@ from pathlib import Path
 from pydantic import Field
 
 from harness.config import ConfigModel
-from harness.pricing import prices
-from harness.pricing.prices import DatedTable
+from harness.pricing import dated_files
+from harness.pricing.dated_files import DatedFile
 
 FORMULA = (
     "US$ per million queries = prompt tokens x US$ per million in + completion tokens x US$ per million out, of a mean "
@@ -30,9 +30,10 @@ class ModelPrice(ConfigModel):
     page: str = Field(description="the provider's page that the source names")
 
 
-class TokenSnapshot(DatedTable):
+class TokenSnapshot(DatedFile):
     """``tokens/<date>.toml``: prices of tokens on one date, by the model's name."""
 
+    licence: str = Field(description="SPDX id of the collection's licence")
     models: dict[str, ModelPrice] = Field(description="prices by the model's name")
 
     def __str__(self) -> str:
@@ -41,8 +42,8 @@ class TokenSnapshot(DatedTable):
 
 
 def read_snapshots(root: Path | None = None) -> tuple[TokenSnapshot, ...]:
-    """Read all snapshots of token prices, the oldest first; errors as of :func:`harness.pricing.prices.read_dated`."""
-    return prices.read_dated(TokenSnapshot, "tokens", root)
+    """Read all snapshots of token prices, the oldest first; errors as of :func:`harness.pricing.dated_files.read`."""
+    return dated_files.read("tokens", TokenSnapshot, root)
 
 
 def snapshot(as_of: datetime.date | None = None, root: Path | None = None) -> TokenSnapshot | None:
@@ -52,7 +53,7 @@ def snapshot(as_of: datetime.date | None = None, root: Path | None = None) -> To
         UsageError: all snapshots are younger than ``as_of``.
         FileError: a file is wrong.
     """
-    return prices.newest(read_snapshots(root), as_of, "tokens have no prices")
+    return dated_files.chosen(read_snapshots(root), as_of, "tokens have no prices")
 
 
 def other_snapshot(
@@ -63,10 +64,7 @@ def other_snapshot(
     Raises:
         FileError: a file is wrong.
     """
-    others = [each for each in read_snapshots(root) if now is None or each.as_of != now.as_of]
-    if against is not None:
-        return next((each for each in reversed(read_snapshots(root)) if each.as_of <= against), None)
-    return others[-1] if others else None
+    return dated_files.other(read_snapshots(root), now, against)
 
 
 def usd_per_million_queries(price: ModelPrice, prompt_tokens: float, completion_tokens: float) -> float:

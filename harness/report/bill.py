@@ -18,6 +18,7 @@ from harness.errors import counted
 from harness.pricing import bill
 from harness.pricing.bill import Traffic
 from harness.report.document import (
+    MISSING,
     MOST_LINES,
     Escape,
     Grid,
@@ -48,7 +49,7 @@ BILL_VERSION = 1
 _LESS = "<0.01"
 _TOTAL, _MONTH = "US$/month", "a month"
 # What decides least, first.
-_DROPPED = ("storage", "builds", "hardware", "search", COST_HEADER)
+_DROPPED = ("storage", "builds", "hardware", "tokens", "search", COST_HEADER)
 
 
 def bill_document(groups: Sequence[BillGroup], traffic: Traffic, table: Table) -> ReportDocument:
@@ -73,8 +74,9 @@ def answer(
     ``width``: of the terminal; columns that matter least are left out until the grid fits.
     """
     prices = f"prices {table.price_provider} {table.price_region} {table.price_date}" if table.price_date else ""
+    places = [group.place for group in groups]
     for place, group in enumerate(groups):
-        title = ", ".join(filter(None, (_name(group, groups), _words(traffic), "" if place else prices)))
+        title = ", ".join(filter(None, (place_name(group.place, places), _words(traffic), "" if place else prices)))
         grid = narrowed(functools.partial(_grid, group, escape), _DROPPED, width)
         notes: tuple[str, ...] = ()
         if group is groups[-1]:
@@ -82,20 +84,19 @@ def answer(
             lines = [
                 *map(escape, left_out_records(table)),
                 *map(escape, _assumptions(groups, traffic)),
-                *doubts(rows, escape),
+                *doubts(rows, escape, ()),
                 *map(escape, _left_out(groups)),
             ]
             notes = (*at_most(lines, MOST_LINES - 1), "all rows and parts: --wide, --format csv")
-        yield Section(
-            lead=(escape(title),), grids=(grid,) if group.bills else (), after=(_sentence(group, escape),), notes=notes
-        )
+        after = (_sentence(group, escape), *_without_machines(group, groups, escape))
+        yield Section(lead=(escape(title),), grids=(grid,) if group.bills else (), after=after, notes=notes)
 
 
-def _name(group: BillGroup, groups: Sequence[BillGroup]) -> str:
-    """Return the dataset, and the facts that tell the group from the dataset's others."""
-    rivals = [_place_facts(other.place) for other in groups if other.place.dataset == group.place.dataset]
+def place_name(place: BillPlace, places: Sequence[BillPlace]) -> str:
+    """Return the dataset, and the facts that tell the place from the dataset's others."""
+    rivals = [_place_facts(other) for other in places if other.dataset == place.dataset]
     different = [len(set(column)) > 1 for column in zip(*rivals, strict=True)]
-    return ", ".join((group.place.dataset, *itertools.compress(_place_facts(group.place), different)))
+    return ", ".join((place.dataset, *itertools.compress(_place_facts(place), different)))
 
 
 def _place_facts(place: BillPlace) -> tuple[str, str, str]:
@@ -130,7 +131,9 @@ def _rounded(usd: float | None) -> str:
 
 
 def _rented(one: SystemBill, escape: Escape) -> str:
-    """Return the machines, marked where they did not measure the row."""
+    """Return the machines, marked where they did not measure the row; of an offer its name, with the tasks that run."""
+    if one.offer:
+        return escape(f"{one.bill.machines} x {one.offer}" if one.bill.machines else one.offer)
     price = one.row.price
     assert price is not None, "a row without a price has no bill"
     mark = "" if is_own_machine(one.row, price) else NOT_MEASURED
@@ -138,6 +141,8 @@ def _rented(one: SystemBill, escape: Escape) -> str:
 
 
 def _busy(one: SystemBill) -> str:
+    if one.bill.busy is None:
+        return MISSING
     percent = 100 * one.bill.busy
     return f"{number(percent) if percent >= 0.01 or not percent else _LESS} %"
 
@@ -145,20 +150,27 @@ def _busy(one: SystemBill) -> str:
 def _grid(group: BillGroup, escape: Escape, without: Sequence[str] = ()) -> Grid:
     best = {id(one) for one in group.cheapest}
     alone = len(best) == 1
-    columns: list[GridColumn[SystemBill]] = [
+    columns: list[GridColumn[SystemBill] | None] = [
         ("system", False, lambda one: system_name(one.row, escape)),
         ("hardware", False, lambda one: escape(hardware(one.row))),
         ("machines", False, lambda one: _rented(one, escape)),
         ("busy", True, _busy),
         ("search", True, lambda one: _money(one.bill.search_usd)),
+        _tokens(group.bills),
         ("builds", True, lambda one: _money(_sum(one.bill.builds_usd, one.bill.changes_usd))),
         ("storage", True, lambda one: _money(one.bill.storage_usd)),
         (_TOTAL, True, lambda one: _money(one.bill.total_usd.value)),
         (COST_HEADER, True, lambda one: number(one.bill.usd_per_million)),
         ("", False, lambda one: ", ".join(filter(None, _states(one, id(one) in best, alone=alone)))),
     ]
-    kept = [column for column in columns if column[0] not in without]
+    kept = [column for column in columns if column is not None and column[0] not in without]
     return grid_of(group.bills, kept, tones=[tone(one.row, good=id(one) in best) for one in group.bills])
+
+
+def _tokens(bills: Sequence[SystemBill]) -> GridColumn[SystemBill] | None:
+    """Return the column of tokens, where some bill has them."""
+    known = any(one.bill.tokens_usd is not None for one in bills)
+    return ("tokens", True, lambda one: _money(one.bill.tokens_usd)) if known else None
 
 
 def _states(one: SystemBill, cheapest: bool, *, alone: bool) -> tuple[str, str]:
@@ -195,6 +207,27 @@ def _sentence(group: BillGroup, escape: Escape) -> str:
     return text + noise([one.row for one in (*group.cheapest, *group.then)], escape)
 
 
+def _without_machines(group: BillGroup, groups: Sequence[BillGroup], escape: Escape) -> Iterator[str]:
+    """Say whether paying by the query costs less than machines, and up to which traffic, or why that is not known."""
+    one, until = group.by_query, group.until
+    if one is None:
+        # What all groups lack is one note below them.
+        yield from map(escape, _no_serverless([group]) if any(other.by_query for other in groups) else ())
+        return
+    name = f"{system_name(one.row, escape)} on {escape(one.offer)}"
+    kind = "an API" if one.row.token_model and one.offer.startswith("API") else "serverless"
+    limit = "at any traffic" if until is None else f"up to {large(until)} queries {_MONTH}"
+    if group.saves:
+        start_s = one.row.resources.cold_start_s
+        start = f"; the first query after an idle time takes {number(start_s)} s" if start_s is not None else ""
+        usd = f"US$ {_rounded(one.bill.total_usd.value)} {_MONTH}"
+        yield f"{kind[0].upper()}{kind[1:]} costs less: {name}, {usd}, less than machines {limit}{start}."
+    elif until is None or until < 1:
+        yield "Serverless never costs less than these machines."
+    else:
+        yield f"Below {large(until)} queries {_MONTH} {kind} costs less: {name}."
+
+
 def _called(bills: Sequence[SystemBill], escape: Escape) -> str:
     shown = [system_name(one.row, escape) for one in bills[:3]]
     more = [f"{len(bills) - 3} others"] if len(bills) > 3 else []
@@ -219,8 +252,18 @@ def _assumptions(groups: Sequence[BillGroup], traffic: Traffic) -> Iterator[str]
         )
     if "peak" not in traffic.model_fields_set:
         yield f"The bill assumes that the busiest hour has {traffic.peak:g} times the mean rate ({option('peak')})."
+    if not any(group.by_query for group in groups):
+        yield from _no_serverless(groups)
     if any(one.bill.builds_usd is None for one in bills):
         yield "A dash marks an unknown cost of builds or storage; the sum leaves it out."
+
+
+def _no_serverless(groups: Sequence[BillGroup]) -> Iterator[str]:
+    """Yield why no row has a serverless price, where none has one."""
+    rows = [one.row for group in groups for one in group.bills if one.row.scenario == "single_stream"]
+    reasons = Counter(row.cost.metered.reason for row in rows if row.cost.metered.reason)
+    if reasons and all(row.cost.metered.value is None for row in rows):
+        yield f"No row has a serverless price: {reasons.most_common(1)[0][0]}."
 
 
 def _left_out(groups: Sequence[BillGroup]) -> Iterator[str]:
@@ -235,13 +278,14 @@ def _left_out(groups: Sequence[BillGroup]) -> Iterator[str]:
 
 def _sections(groups: Sequence[BillGroup], traffic: Traffic, escape: Escape) -> Iterator[Section]:
     for group in groups:
-        columns: list[GridColumn[SystemBill]] = [
+        columns: list[GridColumn[SystemBill] | None] = [
             ("system", False, lambda one: system_name(one.row, escape)),
             ("hardware", False, lambda one: escape(hardware(one.row))),
             ("machines", False, lambda one: _rented(one, escape)),
             ("queries/s of one (interval)", True, lambda one: bounded(one.service.capacity_qps)),
             ("busy", True, _busy),
             ("search", True, lambda one: number(one.bill.search_usd)),
+            _tokens(group.bills),
             ("builds", True, lambda one: number(one.bill.builds_usd)),
             ("changed documents", True, lambda one: number(one.bill.changes_usd)),
             ("storage", True, lambda one: number(one.bill.storage_usd)),
@@ -249,29 +293,45 @@ def _sections(groups: Sequence[BillGroup], traffic: Traffic, escape: Escape) -> 
             (COST_HEADER, True, lambda one: number(one.bill.usd_per_million)),
             ("validity", False, lambda one: one.row.validity.value),
         ]
+        others: list[GridColumn[SystemBill] | None] = [
+            *columns[:2],
+            ("without a rented machine", False, lambda one: _rented(one, escape)),
+            *(column for column in columns[4:] if column is not None and column[0] != "validity"),
+            ("cheaper than its machines below, queries/month", True, _below),
+        ]
+        grids = ((group.bills, columns), (group.others, others))
         yield Section(
-            title=escape(_name(group, groups)),
+            title=escape(place_name(group.place, [other.place for other in groups])),
             lead=(escape(_words(traffic)),),
-            grids=(grid_of(group.bills, columns),) if group.bills else (),
-            after=(_sentence(group, escape),),
+            grids=tuple(grid_of(bills, columns_of) for bills, columns_of in grids if bills),
+            after=(_sentence(group, escape), *_without_machines(group, groups, escape)),
         )
-    lines = (*_assumptions(groups, traffic), *_left_out(groups), f"{bill.FORMULA}.")
+    formulas = (bill.FORMULA, bill.BY_QUERY_FORMULA) if any(group.others for group in groups) else (bill.FORMULA,)
+    lines = (*_assumptions(groups, traffic), *_left_out(groups), *(f"{formula}." for formula in formulas))
     yield Section(notes=tuple(map(escape, lines)))
+
+
+def _below(one: SystemBill) -> str:
+    """Return up to which traffic an offer that is paid by the query costs less than the row's own machines."""
+    if one.service.rented:
+        return MISSING
+    return "any" if one.cheaper_below is None else large(one.cheaper_below)
 
 
 _NAMES = ("dataset", "scenario", "isolation", "suite", "system", "hardware_profile", "validity")
 _PRICED = ("instance_type", "price_usd_per_hour", "price_date")
 _CSV = (
     *(*_NAMES, "key", *_PRICED, *Traffic.model_fields, "capacity_qps", "capacity_qps_low", "capacity_qps_high"),
-    *("capacity_from", "machines_rented", "busy_share", "usd_search", "usd_builds", "usd_changes", "usd_storage"),
-    *("usd_month", "usd_month_low", "usd_month_high", "usd_per_million_queries", "cheapest", "reason"),
+    *("capacity_from", "machines_rented", "busy_share", "usd_search", "usd_tokens", "usd_builds", "usd_changes"),
+    *("usd_storage", "usd_month", "usd_month_low", "usd_month_high", "usd_per_million_queries", "cheapest"),
+    *("offer", "cheaper_below_queries", "reason"),
 )
 
 
 def _records(groups: Sequence[BillGroup], traffic: Traffic) -> Iterator[dict[str, Any]]:
-    """Yield a line for each row, the least bill first, then the rows without one."""
+    """Yield a line for each row, the least bill first, then one for each offer, then the rows without a bill."""
     for group in groups:
-        yield from (_values(one, group, traffic) for one in group.bills)
+        yield from (_values(one, group, traffic) for one in (*group.bills, *group.others))
         yield from ({**_facts(row), "reason": reason} for row, reason in group.left_out)
 
 
@@ -285,17 +345,26 @@ def _values(one: SystemBill, group: BillGroup, traffic: Traffic) -> dict[str, An
         **_facts(one.row),
         **traffic.model_dump(),
         **with_ends("capacity_qps", one.service.capacity_qps),
-        "capacity_from": "server" if one.loaded else "one query after the other",
+        "capacity_from": _capacity_from(one),
         "machines_rented": found.machines,
         "busy_share": found.busy,
         "usd_search": found.search_usd,
+        "usd_tokens": found.tokens_usd,
         "usd_builds": found.builds_usd,
         "usd_changes": found.changes_usd,
         "usd_storage": found.storage_usd,
         **with_ends("usd_month", found.total_usd),
         "usd_per_million_queries": found.usd_per_million,
         "cheapest": any(one is other for other in group.cheapest),
+        "offer": one.offer or None,
+        "cheaper_below_queries": one.cheaper_below,
     }
+
+
+def _capacity_from(one: SystemBill) -> str | None:
+    if not one.service.rented:
+        return None
+    return "server" if one.loaded else "one query after the other"
 
 
 def _content(group: BillGroup, traffic: Traffic) -> dict[str, Any]:
@@ -305,5 +374,14 @@ def _content(group: BillGroup, traffic: Traffic) -> dict[str, Any]:
         "cheapest": keys,
         "change": None if group.change is None else asdict(group.change),
         "bills": [_values(one, group, traffic) for one in group.bills],
+        "without_machines": [_values(one, group, traffic) for one in group.others],
+        "by_query": None
+        if group.by_query is None
+        else {
+            "key": group.by_query.row.per_query_key,
+            "offer": group.by_query.offer,
+            "saves": group.saves,
+            "until_queries_per_month": group.until,
+        },
         "left_out": [{**_facts(row), "reason": reason} for row, reason in group.left_out],
     }

@@ -17,6 +17,7 @@ from harness.driver.records import Outcome
 from harness.errors import counted
 from harness.estimate import Estimate
 from harness.pricing import carbon, cost
+from harness.pricing.serverless import ServerlessQuote
 from harness.report import row_figures, summary
 from harness.report.columns import Column
 from harness.report.document import bounded, number
@@ -49,11 +50,7 @@ def row_paragraphs(row: Row) -> Iterator[Paragraph]:
             yield "First stage", _first_stage(row.first_stage)
         if row.counts:
             yield "Work", _work(row)
-        yield COST, _cost(row)
-        if row.carbon.grams.value is not None or row.carbon.grams.reason:
-            yield "Carbon", _carbon(row)
-        if row.token_model is not None:
-            yield "Token prices", _tokens(row)
+        yield from _costs(row)
         yield from _resources(row)
         if row.index.size_bytes is not None:
             yield from _index(row)
@@ -187,6 +184,25 @@ def _tokens(row: Row) -> str:
     )
 
 
+def _metered(row: Row, quote: ServerlessQuote) -> str:
+    """Say what queries cost at the cheapest serverless offer, with the calculation, and the other offers' prices."""
+    made = "the CPU time and the memory that it used"
+    if quote.bills == "configured":
+        made = f"{_plain((quote.billed_s or 0.0) * 1e3, 4)} ms x US$ {_plain(quote.usd_per_hour, 6)} / 3600 x 1,000"
+    if quote.usd_per_million_requests:
+        made += f" + {quote.usd_per_million_requests:g} for the requests"
+    others = [
+        f"{each.offer} {number(each.usd.value)}{'' if each.per_request else ' (a task that is always busy)'}"
+        for each in row.cost.serverless
+        if each != quote
+    ]
+    more = f" Other offers: {', '.join(others)}." if others else ""
+    return (
+        f"US$ {bounded(quote.usd)} per million queries = {made}, on {quote.offer} ({_plain(quote.vcpus, 3)} vCPU, "
+        f"{_plain(quote.memory_gib, 4)} GiB) in {quote.region} on {quote.date}: {cost.METERED.meaning}.{more}"
+    )
+
+
 def _cost(row: Row) -> str:
     estimate = row.usd_per_million
     if estimate.value is None or row.price is None:
@@ -233,6 +249,17 @@ def _priced_machine(price: Price) -> str:
 def _plain(value: float, digits: int) -> str:
     """Return a number in at most this many significant digits, without an exponent."""
     return f"{Decimal(f'{value:.{digits}g}'):f}"
+
+
+def _costs(row: Row) -> Iterator[Paragraph]:
+    """Yield what queries cost, by each model, and what they emit."""
+    yield COST, _cost(row)
+    if row.cost.metered_quote is not None:
+        yield "Metered cost", _metered(row, row.cost.metered_quote)
+    if row.carbon.grams.value is not None or row.carbon.grams.reason:
+        yield "Carbon", _carbon(row)
+    if row.token_model is not None:
+        yield "Token prices", _tokens(row)
 
 
 def _resources(row: Row) -> Iterator[Paragraph]:

@@ -6,7 +6,7 @@ import datetime
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
-from harness.pricing import carbon, offers, prices, token_prices
+from harness.pricing import carbon, offers, prices, serverless, token_prices
 from harness.pricing.offers import Offer, Offers
 from harness.pricing.prices import Snapshot
 from harness.report.document import MISSING, Escape, GridColumn, ReportDocument, Section, Value, grid_of, lines_of
@@ -84,7 +84,7 @@ _COLUMNS: tuple[GridColumn[Offer], ...] = (
 )
 
 
-_TOKENS = "language models' tokens"
+_OTHERS = {"tokens": "language models' tokens", serverless.KIND: "serverless offers"}
 
 
 def snapshot_ages(today: datetime.date) -> tuple[list[tuple[str, str, str, str, str, str]], list[str]]:
@@ -98,6 +98,10 @@ def snapshot_ages(today: datetime.date) -> tuple[list[tuple[str, str, str, str, 
         ("tokens", "list", tokens.as_of, len(tokens.models), tokens.source.partition(",")[0])
         for tokens in token_prices.read_snapshots()
     ]
+    snapshots += [
+        (serverless.KIND, "list", each.as_of, len(each.offers), each.source.partition(",")[0])
+        for each in serverless.read()
+    ]
     newest = {(region, term): (today - as_of).days for region, term, as_of, _, _ in snapshots}
     # Factors are revised once in years; their age is not warned of.
     snapshots += [
@@ -109,7 +113,7 @@ def snapshot_ages(today: datetime.date) -> tuple[list[tuple[str, str, str, str, 
         for region, term, as_of, count, source in snapshots
     ]
     return lines, [
-        f"the newest {term} prices of {_TOKENS if region == 'tokens' else region} are {age} days old (more than"
+        f"the newest {term} prices of {_OTHERS.get(region, region)} are {age} days old (more than"
         f" {prices.OLD_DAYS}); upgrade harness, or {prices.how_to_add(*region.partition(' ')[::2], term)}"
         for (region, term), age in newest.items()
         if age > prices.OLD_DAYS

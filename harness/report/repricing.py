@@ -9,6 +9,7 @@ from operator import attrgetter
 from harness.analysis import row_pricing
 from harness.analysis.reprice import (
     CHEAPEST,
+    METERED,
     SAME,
     TOKENS,
     CheapestChange,
@@ -52,7 +53,7 @@ REPRICE_VERSION = 1
 _MOST = 50
 # The fields of a change that are priced rows.
 _WAYS = ("before", "same", "cheapest_before", "cheapest")
-_TOKEN_WAYS = ("tokens_before", "tokens")
+_OTHER_WAYS = {TOKENS: ("tokens_before", "tokens"), METERED: ("metered_before", "metered")}
 
 
 def repricing_document(repricing: Repricing) -> ReportDocument:
@@ -80,10 +81,10 @@ def _answer(repricing: Repricing, escape: Escape) -> Section:
         ("change", True, lambda change: _percent(*change.pairs[SAME])),
     ]
     grids: tuple[Grid, ...] = (grid_of(repricing.changes, columns, keys=len(keys)),)
-    if repricing.token_dates:  # a grid of their own: one grid would be wider than a terminal
-        priced = [change for change in repricing.changes if change.row.token_model is not None]
-        named = [*(column_of(column, attrgetter("row")) for column in keys), *_token_columns(repricing)]
-        grids = (*grids, grid_of(priced, named, keys=len(keys)))
+    for way, others in _other_columns(repricing):  # grids of their own: one grid would be wider than a terminal
+        priced = [change for change in repricing.changes if None not in [each.cost.value for each in change.pairs[way]]]
+        named = [*(column_of(column, attrgetter("row")) for column in keys), *others]
+        grids = (*grids, grid_of(priced, named, keys=len(keys))) if priced else grids
     title = f"{now.provider} {now.region}, {now.term}: {caption}"
     shown = [line for line in repricing.summary if not line.startswith("0 ")][: MOST_LINES - 1]
     return Section(
@@ -170,7 +171,7 @@ def _rows(repricing: Repricing, notes: Footnotes) -> Grid:
             for heading, way in _headings(before, now, moved=moved)
         ),
         ("rank: same instance, cheapest types", False, _ranks),
-        *_token_columns(repricing),
+        *(column for _, others in _other_columns(repricing) for column in others),
         ("validity", False, lambda change: change.row.validity.value),
     ]
     return grid_of(changes, columns, caption=caption, keys=len(keys) + 1)
@@ -186,16 +187,26 @@ def _headings(before: str, now: str, *, moved: bool) -> list[tuple[str, str]]:
     ]
 
 
-def _token_columns(repricing: Repricing) -> list[GridColumn[RowChange]]:
-    """Return what tokens cost at both dates; none where no row has tokens to price."""
-    if not repricing.token_dates:
-        return []
-    before, now = repricing.token_dates
-    return [
-        (f"tokens US$/1M, {before}", True, lambda change: number(change.tokens_before.cost.value)),
-        (f"tokens US$/1M, {now}", True, lambda change: number(change.tokens.cost.value)),
-        ("change, tokens", True, lambda change: _percent(*change.pairs[TOKENS])),
-    ]
+def _other_columns(repricing: Repricing) -> Iterator[tuple[str, list[GridColumn[RowChange]]]]:
+    """Yield what tokens, and queries at serverless offers, cost at both dates; nothing where no row has such a cost."""
+    every = ((TOKENS, "tokens", repricing.token_dates), (METERED, "metered", repricing.serverless_dates))
+    for way, name, dates in every:
+        if dates:
+            yield (
+                way,
+                [
+                    *(_other_cost(f"{name} US$/1M, {date}", way, side) for side, date in enumerate(dates)),
+                    _other_change(f"change, {name}", way),
+                ],
+            )
+
+
+def _other_cost(heading: str, way: str, side: int) -> GridColumn[RowChange]:
+    return heading, True, lambda change: number(change.pairs[way][side].cost.value)
+
+
+def _other_change(heading: str, way: str) -> GridColumn[RowChange]:
+    return heading, True, lambda change: _percent(*change.pairs[way])
 
 
 def _percent(was: PricedRow, is_now: PricedRow) -> str:
@@ -266,7 +277,7 @@ def _csv_columns(repricing: Repricing) -> list[tuple[str, Callable[[RowChange], 
         *facts(*repricing.measures, "latency_mean_ms", "throughput_qps"),
         ("cost_model", lambda change: cost_model(change.row)),
         *(column for way in _WAYS for column in _csv_prices(way, before if way.endswith("before") else now)),
-        *(column for way in _TOKEN_WAYS if repricing.token_dates for column in _csv_tokens(way, repricing)),
+        *(column for way, date in _other_dates(repricing) for column in _csv_other(way, date)),
         *facts("key", "stand_in", *(["origin"] if merged else [])),
     ]
 
@@ -297,8 +308,13 @@ def _on_machine(change: RowChange, way: str) -> Row:
     return row_pricing.on_machine(change.row, priced.price, priced.note)
 
 
-def _csv_tokens(way: str, repricing: Repricing) -> list[tuple[str, Callable[[RowChange], Value]]]:
-    date = repricing.token_dates[_TOKEN_WAYS.index(way)]
+def _other_dates(repricing: Repricing) -> Iterator[tuple[str, str]]:
+    """Yield the fields of a change that hold token and serverless costs, each with its date."""
+    yield from zip(_OTHER_WAYS[TOKENS], repricing.token_dates, strict=False)
+    yield from zip(_OTHER_WAYS[METERED], repricing.serverless_dates, strict=False)
+
+
+def _csv_other(way: str, date: str) -> list[tuple[str, Callable[[RowChange], Value]]]:
     return [
         (f"{way}_price_date", lambda _: date),
         (f"{way}_usd_per_million_queries", attrgetter(f"{way}.cost.value")),

@@ -131,6 +131,11 @@ def _warmup(row: Row, _: Escape) -> str:
     return "" if row.one_pass_warmup is None else f" after {row.one_pass_warmup} warm-up queries"
 
 
+def _offer(row: Row, escape: Escape) -> str:
+    quote = row.cost.metered_quote
+    return "" if quote is None else " " + escape(f"({quote.offer}, {quote.date})")
+
+
 def _token_price(row: Row, escape: Escape) -> str:
     price = row.cost.token_price
     return "" if price is None else " " + escape(f"({price.model}, {price.date})")
@@ -173,7 +178,7 @@ def doubt_mark(validity: Validity) -> str:
 
 
 _TOLD_COST = "Cost"
-_SEQUENTIAL, _SATURATED = (f"{model.formula}; {model.meaning}." for model in (cost.SEQUENTIAL, cost.SATURATED))
+_SEQUENTIAL, _SATURATED, _METERED = (f"{model.formula}; {model.meaning}." for model in cost.MODELS)
 
 
 def _cost(name: str, model: str, read: str, **more: Any) -> Figure:
@@ -269,6 +274,17 @@ FIXED: dict[str, tuple[Figure, ...]] = {
             "usd_per_million_queries_saturated", "saturated", "cost.saturated",
             method=_SATURATED, applies=_is_open,
         ),
+        figure_of(
+            "usd_per_million_queries_metered", "US$",
+            "cost of a million queries, metered: at the cheapest serverless offer that is paid by the request",
+            "cost.metered",
+            interval="interval, from the latency behind it", bounds="interval", short="metered", noted=False,
+            header="US$ per million queries (interval), metered", label="metered US$ per million queries",
+            optional=True, applies=lambda row: not _is_open(row), remark=_offer, prices=Prices.OTHER,
+            method=_METERED, told="Metered cost",
+        ),
+        fact("metered_offer", "the serverless offer of that price", "cost.metered_quote.offer"),
+        fact("metered_price_date", "date of that price", "cost.metered_quote.date", Kind.DATE),
         figure_of(
             "gco2e_per_million", "g", "estimated CO2e of a million queries", "carbon.grams",
             interval="range", ends_alone=True, short=CARBON, header=CARBON_HEADER, cell=_carbon_cell, optional=True,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import datetime
+import io
 import json
 import math
 import random
@@ -19,7 +21,7 @@ from harness.analysis.table import Row, Table, Validity
 from harness.driver.records import Outcome
 from harness.errors import UsageError
 from harness.estimate import Estimate
-from harness.pricing import prices
+from harness.pricing import prices, serverless
 from harness.pricing.instances import TypeChoice
 from harness.pricing.token_prices import ModelPrice, TokenSnapshot
 from harness.report import writers
@@ -329,6 +331,27 @@ def test_verdicts_between_language_models_flip_with_the_prices_of_their_tokens(r
     assert found.summary[-1] == "By token prices: of 2 rows 0 cost more and 1 less; 1 verdict flipped."
     assert f"tokens US$/1M, {BEFORE}" in render(found, "md")
     assert "tokens_before_usd_per_million_queries" in render(found, "csv").splitlines()[0]
+
+
+def test_metered_prices_are_compared_at_both_dates(root: Path) -> None:
+    now = serverless.snapshot()
+    assert now is not None
+    dearer = {name: offer.model_copy(update={"usd_per_million_requests": 1.2}) for name, offer in now.offers.items()}
+    before = now.model_copy(update={"date": str(BEFORE), "offers": dearer})
+    sides = [
+        replace(row_pricing.tariff(prices.snapshot(each, root=root), root), serverless=listed)
+        for each, listed in ((BEFORE, before), (NOW, now))
+    ]
+    small = row("bm25", 1, 1, 0.0095)
+    found = reprice.compare(Table((small, row("gpu", 4, 8, 0.005, gpus=1)), ("RR@10",)), *sides)
+    # 10 ms x 1.7275390625 GiB x 0.0000166667 x 1e6 = 0.287924, with 1.2 or 0.2 for the requests.
+    costs = [(each.metered_before.cost.value, each.metered.cost.value) for each in found.changes]
+    assert costs == [(pytest.approx(1.487924), pytest.approx(0.487924)), (None, None)]
+    assert found.serverless_dates == (str(BEFORE), "2026-11-29")
+    assert found.summary[-1] == "By serverless prices: of 1 row 0 cost more and 1 less; 0 verdicts flipped."
+    assert f"metered US$/1M, {BEFORE}" in render(found, "md")
+    header, line, _ = list(csv.reader(io.StringIO(render(found, "csv"))))
+    assert line[header.index("metered_usd_per_million_queries")].startswith("0.4879")
 
 
 def model_price(cost_in: float, cost_out: float) -> ModelPrice:

@@ -13,7 +13,7 @@ from harness.analysis.row_pricing import Tariff
 from harness.analysis.table import Row
 from harness.driver.records import Envelope, Outcome
 from harness.estimate import Estimate
-from harness.pricing import prices
+from harness.pricing import prices, serverless
 from harness.pricing.instances import TypeChoice
 from tests.support import price_fixtures, sample_records
 
@@ -312,3 +312,42 @@ def test_unknown_index_figure_is_missing_with_a_reason(
 ) -> None:
     figure = getattr(row_pricing.price_row(row(**{**INDEX, **changes}), tariff).cost, name)
     assert figure.value is None and reason in str(figure.reason)
+
+
+@pytest.fixture
+def metered(tariff: Tariff) -> Tariff:
+    return replace(tariff, serverless=serverless.snapshot())
+
+
+def test_metered_cost_is_the_cheapest_offer_of_the_measured_architecture(metered: Tariff) -> None:
+    # 4 CPUs need 4 x 1,769 MiB of Lambda, and the profile has 8 GiB: 8 x 0.0000166667 x 0.0365 s x 1e6 + 0.20.
+    found = row_pricing.price_row(row(), metered).cost
+    assert found.metered_quote is not None and found.metered_quote.offer == "AWS Lambda x86_64"
+    assert found.metered.value == pytest.approx(5.06668)
+    arm = replace(sample_records.MACHINE, architecture="aarch64")
+    there = row_pricing.price_row(row(machine=arm), metered).cost
+    assert {quote.architecture for quote in there.serverless} == {"arm64"}
+    any_of = replace(metered, choice=TypeChoice("any", "any"))
+    assert {quote.architecture for quote in row_pricing.price_row(row(), any_of).cost.serverless} == {"arm64", "x86_64"}
+    paper = row_pricing.price_row(row(published_type="a.tie", machine=None), metered).cost
+    assert paper.metered_quote is not None and paper.metered_quote.architecture == "arm64"
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"gpus": 1}, "no serverless offer in the prices has a GPU"),
+        ({"scenario": "server"}, "latency holds waiting or batches"),
+        ({"cpus": 12}, "no x86_64 offer that is paid by the request holds 12 CPUs and 8 GiB in the serverless prices"),
+        ({"cpus": 0}, "published without hardware"),
+        ({"latency_mean_s": Estimate(None, reason="too few queries")}, "too few queries"),
+    ],
+)
+def test_missing_metered_cost_has_a_reason(metered: Tariff, changes: dict[str, Any], reason: str) -> None:
+    found = row_pricing.price_row(row(**changes), metered).cost
+    assert found.metered.value is None and reason in str(found.metered.reason)
+
+
+def test_prices_older_than_the_first_serverless_ones_say_so(tariff: Tariff) -> None:
+    found = row_pricing.price_row(row(), tariff).cost
+    assert "no serverless prices of 2024-05-01 or before are stored" in str(found.metered.reason)

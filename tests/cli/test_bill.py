@@ -26,6 +26,7 @@ def records(*arguments: str) -> list[dict[str, str]]:
 
 def test_published_table_gets_a_bill_that_follows_from_its_latencies() -> None:
     lines = [line for line in records("santhanam2023", "--queries-per-month", "100M") if line["usd_month"]]
+    assert not any(line["offer"] for line in lines), "serverless prices of 2022 are not stored"
     bm25 = next(line for line in lines if (line["system"], line["instance_type"]) == ("BM25", "m6g.medium"))
     # 4 ms a query: 250 a second, of which 100 million a month need 38.05, and 114.16 in the busiest hour: one machine.
     # 0.0385 x 730 = 28.105; the index' storage is 0.08.
@@ -51,6 +52,42 @@ def test_idle_machines_cost_the_same_until_a_slow_system_needs_two() -> None:
     assert group["change"]["queries_per_month"] == pytest.approx(slowest * SECONDS / 3)
 
 
+def test_one_sentence_says_up_to_how_many_queries_serverless_costs_less() -> None:
+    shown = bill("quickstart", "--queries-per-month", "3M", "--max-latency", "p95=20ms")
+    # 1 ms of 1.7275390625 GiB, and a request: US$ 0.228792 a million, three of them; the machine is 0.05132 x 730.
+    found = (
+        "Serverless costs less: tantivy on AWS Lambda x86_64, US$ 0.686 a month, less than machines up to 164 million"
+    )
+    assert found in shown
+    busy = bill("quickstart", "--queries-per-month", "1G")
+    assert "Below 164 million queries a month serverless costs less: tantivy on AWS Lambda x86_64." in busy
+    lines = [line for line in records("quickstart", "--queries-per-month", "3M") if line["offer"]]
+    assert len(lines) == 4 * 4, "four systems at four offers"
+    tantivy = next(line for line in lines if (line["system"], line["offer"]) == ("tantivy", "AWS Lambda x86_64"))
+    assert float(tantivy["cheaper_below_queries"]) == pytest.approx(0.05132 * 730 / 0.228792e-6, rel=1e-3)
+    wide = bill("quickstart", "--queries-per-month", "3M", "--wide")
+    assert "without a rented machine" in wide and "1 x AWS Fargate x86_64" in wide
+    unknown = bill("santhanam2023", "--queries-per-month", "3M")
+    assert "No row has a serverless price: no serverless prices of 2022-10-31 or before are stored" in unknown
+    later = bill("santhanam2023", "--queries-per-month", "3M", "--as-of", "2026-11-29")
+    assert "Serverless costs less: BM25 on AWS Lambda arm64, US$ " in later
+
+
+def test_without_a_traffic_three_prices_of_a_query_are_shown() -> None:
+    shown = bill("quickstart")
+    (line,) = (line for line in shown.splitlines() if line.startswith("| tantivy"))
+    assert "AWS Lambda x86_64" in line and "0.229" in line and "0.00184" in line
+    assert all(f"\n{model}: " in shown for model in ("sequential", "saturated", "metered"))
+    assert "--queries-per-month 3M" in shown.splitlines()[-1]
+    priced = [line for line in records("quickstart") if line["system"] == "tantivy"]
+    assert [line["cost_model"] for line in priced] == ["sequential", "saturated", "offer", "metered", "offer", "offer"]
+    assert priced[1]["reason"] == "no throughput was measured; measure scenario server"
+    wide = bill("quickstart", "--wide")
+    assert "each query a start" in wide and "Azure Container Apps" in wide
+    content = json.loads(bill("quickstart", "--format", "json"))
+    assert {one["metered_offer"] for one in content["systems"]} == {"AWS Lambda x86_64"}
+
+
 def test_system_that_misses_the_latency_has_no_bill() -> None:
     lines = records("quickstart", "--queries-per-month", "3M", "--max-latency", "mean=1ms")
     reasons = {line["system"]: line["reason"] for line in lines if line["hardware_profile"] == "cpu1-mem1"}
@@ -74,7 +111,7 @@ def test_traffic_comes_from_a_file_whose_numbers_options_replace(tmp_path: Path)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "how many queries a month?"),
+        (("--peak", "2"), "how many queries a month?"),
         (("--queries-per-month", "many"), "write a number, e.g. 250000, 3M or 1.5G"),
         (("--queries-per-month", "3M", "--max-latency", "p90=2ms"), "unknown latency figure 'p90'"),
         (("--queries-per-month", "3M", "--documents", "0"), "documents"),

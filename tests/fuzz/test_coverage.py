@@ -38,7 +38,7 @@ FUZZED = {
     *_modules("jobs", "collect encode environment indexes job_samples suite"),
     *_modules("launch", "watch"),
     *_modules("launch/images", "assets catalog dockerfile locks pins recipes registry"),
-    *_modules("pricing", "bill instances prices"),
+    *_modules("pricing", "bill dated_files instances prices"),
     *_modules("remote", "archive journal local_results records worker"),
     *_modules("results", "integrity merge origins parquet_pages pin_lock reader samples seals store suite_record"),
 }

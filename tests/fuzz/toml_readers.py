@@ -14,7 +14,7 @@ from harness.estimate import Estimate
 from harness.jobs import suite
 from harness.launch.images import catalog, locks, pins, recipes, registry
 from harness.launch.images.dockerfile import Dockerfile
-from harness.pricing import bill, carbon, instances, prices, token_prices
+from harness.pricing import bill, carbon, instances, prices, serverless, token_prices
 from harness.untrusted import read_whole
 from tests.fuzz.child import NAMED, Reader
 from tests.support.package_index import PackageIndex
@@ -125,6 +125,17 @@ def _read_carbon(folder: Path, _scratch: Path) -> object:
     return config.validate(carbon.CarbonFactors, config.read_toml(path), path)
 
 
+def _make_serverless(folder: Path) -> None:
+    _copy(folder, "instance_profiles", "serverless/2026-11-29.toml", "serverless/SHA256SUMS")
+
+
+def _read_serverless(folder: Path, _scratch: Path) -> object:
+    path = folder / "serverless" / "2026-11-29.toml"
+    found = config.validate(serverless.ServerlessPrices, config.read_toml(path), path)
+    load = serverless.Load(cpus=2, memory_bytes=2**32, mean_s=Estimate(0.01))
+    return serverless.quotes(found, load, None)
+
+
 def _make_traffic(folder: Path) -> None:
     numbers = "queries_per_month = 3e6\npeak = 2.5\ndocuments = 8800000\nchanged = 0.05\nbuilds = 1\nmachines = 2\n"
     (folder / "traffic.toml").write_text(f"[traffic]\n{numbers}", encoding="utf-8")
@@ -171,6 +182,7 @@ READERS = (
     Reader("checksums of prices", _make_prices, _read_checksums, ("prices/SHA256SUMS",), skips=NAMED),
     Reader("token prices", _make_tokens, _read_tokens, ("tokens/2026-11-09.toml",), skips=NAMED),
     Reader("carbon factors", _make_carbon, _read_carbon, ("carbon/2026-11-29.toml",), skips=NAMED),
+    Reader("serverless prices", _make_serverless, _read_serverless, ("serverless/2026-11-29.toml",), skips=NAMED),
     _published(
         "santhanam2023", published.read, "published.toml", "table1_posthoc.csv", "table3c_accuracy.csv", "errata.csv"
     ),

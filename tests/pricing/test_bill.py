@@ -67,12 +67,48 @@ def test_month_without_queries_costs_machines_builds_and_storage() -> None:
     found = bill.bill(indexed, Traffic(queries_per_month=0, builds=2))
     assert found.total_usd.value == pytest.approx(37.4636 + 1.0 + 0.25)
     assert found.usd_per_million is None and found.busy == 0
+    # Paid by the query, two machines as a minimum do not store the index twice.
+    offered = by_query(0.25, documents=1000, build_usd=0.5, storage_usd_per_month=0.25)
+    found = bill.bill(offered, Traffic(queries_per_month=0, builds=2, machines=2))
+    assert found.total_usd.value == pytest.approx(1.0 + 0.25) and found.search_usd == 0
 
 
 def test_interval_of_the_capacity_may_cost_one_machine_more() -> None:
     uncertain = Service(capacity_qps=Estimate(310, 290, 330), usd_per_hour=SMALL)
     total = bill.bill(uncertain, Traffic(queries_per_month=262.8e6)).total_usd
     assert (total.low, total.value, total.high) == pytest.approx((37.4636, 37.4636, 74.9272))
+
+
+def by_query(usd: float, **more: float | int | None) -> Service:
+    return Service(usd_per_million=Estimate(usd, usd / 2, usd * 2), **more)  # type: ignore[arg-type]
+
+
+def test_serverless_wins_below_a_rate() -> None:
+    # US$ 0.25 a million against one machine of 37.4636 a month: the same at 149.8544 million queries.  The machine
+    # answers 500 a second, three times the mean at 438 million, where a second one begins.
+    services, offers = {"machine": service(500)}, {"lambda": by_query(0.25)}
+    found = bill.bill(offers["lambda"], Traffic(queries_per_month=3e6))
+    assert (found.machines, found.busy) == (0, None)
+    assert found.total_usd == Estimate(pytest.approx(0.75), pytest.approx(0.375), pytest.approx(1.5))
+    for queries in (0.0, 3e6):
+        limit = bill.break_even(offers, services, Traffic(queries_per_month=queries))
+        assert limit == pytest.approx(149.8544e6)
+    # US$ 0.10 a million: the machine, full at 438 million, costs 37.4636 there, and serverless 43.80.
+    assert bill.break_even({"x": by_query(0.10)}, services, Traffic(queries_per_month=0)) == pytest.approx(374.636e6)
+    # US$ 0.08 a million are less than the machines cost at any traffic: 37.4636 for each 438 million.
+    assert bill.break_even({"x": by_query(0.08)}, services, Traffic(queries_per_month=0)) is None
+
+
+def test_tokens_of_an_api_are_paid_by_the_query() -> None:
+    # A reranker whose API costs US$ 500 a million, on a machine: 3 million queries are 1,500 + 37.4636.  Without it,
+    # a machine of 223.38 costs less from 371,833 queries on: (223.38 - 37.4636) / 500 x 1e6.
+    services = {"api": service(100, tokens_usd_per_million=500.0), "own": service(100, LARGE)}
+    found = bill.bill(services["api"], Traffic(queries_per_month=3e6))
+    assert (found.tokens_usd, found.total_usd.value) == pytest.approx((1500, 1537.4636))
+    change = bill.next_change(services, Traffic(queries_per_month=1e5))
+    # Within 1 % of one another they are called equal: 223.38 <= 1.01 x (37.4636 + 0.0005 q) from 367,410 on.
+    assert change is not None and change.queries_per_month == pytest.approx((223.38 / 1.01 - 37.4636) / 5e-4)
+    assert change.cheapest == ("api", "own")
 
 
 def test_capacity_of_nothing_is_refused() -> None:
@@ -89,11 +125,13 @@ AMOUNTS = st.floats(0, 1e4)
 def test_parts_sum_to_the_total(
     qps: float, usd: float, queries: float, peak: float, build: float, storage: float, changed: float
 ) -> None:
-    indexed = service(qps, usd, documents=1000, build_usd=build, storage_usd_per_month=storage)
-    found = bill.bill(indexed, Traffic(queries_per_month=queries, peak=peak, changed=changed))
-    parts = (found.search_usd, found.builds_usd, found.changes_usd, found.storage_usd)
-    assert found.total_usd.value == pytest.approx(sum(part for part in parts if part is not None))
-    assert 0 <= found.busy <= 1 / peak * (1 + 1e-9)
+    facts = {"documents": 1000, "build_usd": build, "storage_usd_per_month": storage, "tokens_usd_per_million": 3 * usd}
+    traffic = Traffic(queries_per_month=queries, peak=peak, changed=changed)
+    for indexed in (service(qps, usd, **facts), by_query(usd, **facts)):
+        found = bill.bill(indexed, traffic)
+        parts = (found.search_usd, found.tokens_usd, found.builds_usd, found.changes_usd, found.storage_usd)
+        assert found.total_usd.value == pytest.approx(sum(part for part in parts if part is not None))
+        assert found.busy is None or 0 <= found.busy <= 1 / peak * (1 + 1e-9)
 
 
 @given(st.floats(0.1, 1e5), st.floats(1, 1e9), st.floats(1, 10))

@@ -96,5 +96,5 @@ def test_missing_values_give_missing_costs() -> None:
 
 
 def test_each_model_is_named_with_its_formula() -> None:
-    assert [model.name for model in cost.MODELS] == ["sequential", "saturated"]
+    assert [model.name for model in cost.MODELS] == ["sequential", "saturated", "metered"]
     assert "mean latency" in cost.SEQUENTIAL.formula and "p50" not in str(cost.MODELS)

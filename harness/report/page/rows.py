@@ -94,7 +94,7 @@ def all_tariffs(chosen: Tariff) -> tuple[Tariff, ...]:
         FileError: a file of prices or facts is missing or wrong.
     """
     found = [
-        row_pricing.tariff(snapshot, chosen.root, chosen.choice, chosen.tokens)
+        row_pricing.tariff(snapshot, chosen.root, chosen.choice, chosen.tokens, serverless=chosen.serverless)
         for file in prices.snapshot_files(chosen.root)
         for snapshot in prices.read_snapshots(file, chosen.root).values()
     ]
