@@ -15,6 +15,7 @@ from harness.analysis.table import Row, Table
 from harness.estimate import Estimate
 from harness.pricing import bill
 from harness.pricing.bill import Bill, Change, Service, Traffic
+from harness.pricing.bill_curve import CheapestOf, MonthlyCost, ServiceCost
 
 # The figures that a target may be for.
 FIGURES = ("mean", "p50", "p95", "p99")
@@ -87,13 +88,18 @@ def by_place(rows: Iterable[Row]) -> dict[BillPlace, list[Row]]:
     """Return the rows whose costs may be compared with one another, in their order."""
     groups: dict[BillPlace, list[Row]] = {}
     for row in rows:
-        suite = row.suite if row.isolation.published else None
-        groups.setdefault(BillPlace(row.dataset, row.isolation.name, suite, row.corpus_sha256), []).append(row)
+        groups.setdefault(place_of(row), []).append(row)
     return groups
 
 
+def place_of(row: Row) -> BillPlace:
+    """Return the properties that a row shares with the rows that it is compared with."""
+    suite = row.suite if row.isolation.published else None
+    return BillPlace(row.dataset, row.isolation.name, suite, row.corpus_sha256)
+
+
 def _group(place: BillPlace, rows: Sequence[Row], traffic: Traffic, targets: Mapping[str, float]) -> BillGroup:
-    reasons = [(row, _reason(row, targets)) for row in rows]
+    reasons = [(row, reason_without_bill(row, targets)) for row in rows]
     able = [row for row, reason in reasons if reason is None]
     every = able
     # A capacity under load outranks that of one query at a time.
@@ -101,8 +107,7 @@ def _group(place: BillPlace, rows: Sequence[Row], traffic: Traffic, targets: Map
     able = [row for row in able if row.scenario == "server" or (row.system, row.profile) not in loaded]
     bills = []
     for row in able:
-        assert row.price is not None
-        service = _service(row, _capacity(row), row.price.usd_per_hour)
+        service = service_of(row)
         bills.append(SystemBill(row, service, bill.bill(service, traffic)))
     bills.sort(key=_order)
     services = {one.row.per_query_key: one.service for one in bills}
@@ -135,28 +140,44 @@ def _order(one: SystemBill) -> tuple[float, float, str]:
     return one.bill.total_usd.value or 0.0, one.row.latency.mean_s.value or 0.0, one.row.key
 
 
-def _others(row: Row, machines: Service, traffic: Traffic) -> Iterator[SystemBill]:
-    """Yield the bills of a row of single queries at each serverless offer, and at the API of its language model.
+def _offers(row: Row) -> dict[str, Service]:
+    """Return a row of single queries as a service at each serverless offer, and at the API of its language model.
 
     A task of an offer that is billed all along counts as a machine.  A row that replays an API's answers pays its
     tokens anyway; another row's model could be replaced by the API, which leaves its first stage out.
     """
     if row.scenario != "single_stream":
-        return
+        return {}
     services = {
         quote.offer: _service(row, usd_per_million=quote.usd)
         if quote.per_request
-        else _service(row, _capacity(row), quote.usd_per_hour)
+        else _service(row, capacity_of(row), quote.usd_per_hour)
         for quote in row.cost.serverless
         if quote.usd.value is not None
     }
     if row.cost.tokens.value is not None and not _pays_tokens(row):
         services[f"API of {row.token_model}"] = _service(row, usd_per_million=row.cost.tokens)
+    return services
+
+
+def _others(row: Row, machines: Service, traffic: Traffic) -> Iterator[SystemBill]:
+    """Yield the bills of a row at its offers."""
     none = traffic.model_copy(update={"queries_per_month": 0.0})
-    for offer, service in services.items():
+    for offer, service in _offers(row).items():
         # The lines of one offer and of one machine meet before the second machine, or never.
         below = None if service.rented else bill.break_even({offer: service}, {"": machines}, none, 1)
         yield SystemBill(row, service, bill.bill(service, traffic), offer, below)
+
+
+def paid_service(row: Row) -> tuple[str, Service] | None:
+    """Return the cheapest offer that is paid by the query, and the row's service at it; ``None``: there is none."""
+    paid = [(offer, service) for offer, service in _offers(row).items() if not service.rented]
+    return min(paid, key=lambda each: _usd_per_million(each[1]), default=None)
+
+
+def _usd_per_million(service: Service) -> float:
+    price = service.usd_per_million
+    return 0.0 if price is None else price.value or 0.0
 
 
 def _by_query(
@@ -180,7 +201,21 @@ def _pays_tokens(row: Row) -> bool:
     return row.token_model is not None and "provider_ms" in row.counts
 
 
-def _reason(row: Row, targets: Mapping[str, float]) -> str | None:
+def system_costs(group: BillGroup, traffic: Traffic) -> dict[str, MonthlyCost]:
+    """Return each system's cost over the queries of a month, on the cheapest of its machines at each traffic."""
+    ways: dict[str, list[MonthlyCost]] = {}
+    for one in group.bills:
+        ways.setdefault(one.row.system, []).append(ServiceCost(one.service, traffic))
+    return {system: costs[0] if len(costs) == 1 else CheapestOf(tuple(costs)) for system, costs in ways.items()}
+
+
+def paid_by_query(group: BillGroup, traffic: Traffic) -> MonthlyCost | None:
+    """Return the least cost over the queries of a month without machines; ``None``: no row can be paid by the query."""
+    costs = tuple(ServiceCost(one.service, traffic) for one in group.others if not one.service.rented)
+    return CheapestOf(costs) if costs else None
+
+
+def reason_without_bill(row: Row, targets: Mapping[str, float]) -> str | None:
     """Return why a row has no bill; ``None``: it has one."""
     if (reason := reason_not_ranked(row, ())) is not None:
         return reason
@@ -188,7 +223,7 @@ def _reason(row: Row, targets: Mapping[str, float]) -> str | None:
         return row.price_note or "it has no price"
     if row.scenario not in ("single_stream", "server"):
         return f"scenario {row.scenario} has no latency of single queries"
-    capacity = _capacity(row)
+    capacity = capacity_of(row)
     if not capacity.value:
         return f"no queries per second are known: {capacity.reason or 'not measured'}"
     for figure, most_s in targets.items():
@@ -200,7 +235,7 @@ def _reason(row: Row, targets: Mapping[str, float]) -> str | None:
     return None
 
 
-def _capacity(row: Row) -> Estimate:
+def capacity_of(row: Row) -> Estimate:
     """Return the queries per second that one machine answers: under load where measured, else one after the other."""
     if row.scenario == "server":
         return row.throughput_qps
@@ -208,6 +243,12 @@ def _capacity(row: Row) -> Estimate:
     # Ends swap: the slower, the fewer.
     turned = Estimate(mean_s.value, mean_s.high, mean_s.low or None, mean_s.reason)
     return turned.map(lambda seconds: 1 / seconds if seconds else 0.0)
+
+
+def service_of(row: Row) -> Service:
+    """Return the facts of a bill of a priced row that has one, on rented machines."""
+    assert row.price is not None, "a row without a price has no bill"
+    return _service(row, capacity_of(row), row.price.usd_per_hour)
 
 
 def _service(

@@ -190,6 +190,11 @@ class PriceSelection:
     carbon_factors: datetime.date | None = None
 
     @property
+    def given(self) -> dict[str, Any]:
+        """The options that are not the default, by name, for a command that repeats them."""
+        return {name: value for name, value in vars(self).items() if value != getattr(DEFAULT_PRICES, name)}
+
+    @property
     def choice(self) -> TypeChoice:
         """The preferred instance types."""
         return TypeChoice(self.architecture, self.generation, self.cheapest_machine)

@@ -63,6 +63,10 @@ class Traffic(ConfigModel):
         return self.peak * self.mean_qps
 
 
+# The traffic of a page, and of ``harness explain``, until somebody chooses another.
+USUAL = Traffic(queries_per_month=3e6)
+
+
 def read_traffic(path: Path, given: Mapping[str, Any]) -> Traffic:
     """Read the table ``[traffic]`` of a TOML file; numbers that are ``given`` replace its own.
 
@@ -128,12 +132,17 @@ def machines(traffic: Traffic, capacity_qps: float) -> int:
     """
     if not capacity_qps > 0:
         raise ValueError(f"capacity_qps is {capacity_qps}; write a positive number")
-    return _machines(traffic.queries_per_month, traffic, capacity_qps)
+    return machines_for(traffic.queries_per_month, traffic, capacity_qps)
 
 
-def _machines(queries: float, traffic: Traffic, capacity_qps: float) -> int:
-    # A rate that fills n machines exactly needs n, whatever the last digit of the quotient is.
-    return max(traffic.machines, math.ceil(queries / SECONDS * traffic.peak / capacity_qps * (1 - 1e-12)))
+def machines_for(queries: float, traffic: Traffic, capacity_qps: float) -> int:
+    """Return how many machines the busiest hour of a month of so many queries needs."""
+    return max(traffic.machines, round_up(queries / SECONDS * traffic.peak / capacity_qps))
+
+
+def round_up(machines: float) -> int:
+    """Return whole machines; a rate that fills n of them exactly needs n, in spite of rounding errors."""
+    return math.ceil(machines * (1 - 1e-12))
 
 
 def bill(service: Service, traffic: Traffic) -> Bill:
@@ -151,8 +160,8 @@ def bill(service: Service, traffic: Traffic) -> Bill:
     storage = service.storage_usd_per_month
     # Fewer queries a second cost more.
     ends = (known.low, known.high) if price is not None else (known.high or None, known.low or None)
-    low, high = (None if end is None else _total(service, traffic, traffic.queries_per_month, end) for end in ends)
-    whole = _total(service, traffic, traffic.queries_per_month)
+    low, high = (None if end is None else total_usd(service, traffic, traffic.queries_per_month, end) for end in ends)
+    whole = total_usd(service, traffic, traffic.queries_per_month)
     return Bill(
         machines=count,
         busy=traffic.mean_qps / (count * known.value) if price is None else None,
@@ -166,7 +175,7 @@ def bill(service: Service, traffic: Traffic) -> Bill:
     )
 
 
-def _total(service: Service, traffic: Traffic, queries: float, rate_or_price: float | None = None) -> float:
+def total_usd(service: Service, traffic: Traffic, queries: float, rate_or_price: float | None = None) -> float:
     """Return US$ of a month of so many queries, at another capacity or price than the service's.
 
     It is apart from the parts of a bill, because finding a traffic asks for it a million times.
@@ -179,7 +188,7 @@ def _total(service: Service, traffic: Traffic, queries: float, rate_or_price: fl
         price = service.usd_per_million.value if rate_or_price is None else rate_or_price
         return (price or 0.0) * queries / 1e6 + each + fixed
     rate = service.capacity_qps.value if rate_or_price is None else rate_or_price
-    count = _machines(queries, traffic, rate or 0.0)
+    count = machines_for(queries, traffic, rate or 0.0)
     return count * (service.usd_per_hour * HOURS + each) + fixed
 
 
@@ -189,9 +198,13 @@ def cheapest(services: Mapping[str, Service], traffic: Traffic, queries: float |
     ``queries``: a month's, in place of the traffic's.
     """
     asked = traffic.queries_per_month if queries is None else queries
-    totals = {name: _total(each, traffic, asked) for name, each in services.items()}
-    least = min(totals.values(), default=0.0)
-    return tuple(name for name, total in totals.items() if total <= least * (1 + SAME_SHARE))
+    return least({name: total_usd(each, traffic, asked) for name, each in services.items()})
+
+
+def least(totals: Mapping[str, float]) -> tuple[str, ...]:
+    """Return the names of the least bill and of those within 1 % of it, in their order."""
+    most = min(totals.values(), default=0.0) * (1 + SAME_SHARE)
+    return tuple(name for name, total in totals.items() if total <= most)
 
 
 @dataclass(frozen=True)
@@ -224,7 +237,9 @@ def break_even(
     """
 
     def machines_win(queries: float) -> bool:
-        least, machines_usd = (min(_total(each, traffic, queries) for each in of.values()) for of in (by_query, rented))
+        least, machines_usd = (
+            min(total_usd(each, traffic, queries) for each in of.values()) for of in (by_query, rented)
+        )
         return machines_usd <= least
 
     return _first((*by_query.values(), *rented.values()), traffic, machines_win, most_steps)

@@ -67,16 +67,26 @@ def bill_document(groups: Sequence[BillGroup], traffic: Traffic, table: Table) -
 
 
 def answer(
-    groups: Sequence[BillGroup], traffic: Traffic, table: Table, escape: Escape, width: int | None = None
+    groups: Sequence[BillGroup],
+    traffic: Traffic,
+    table: Table,
+    escape: Escape,
+    width: int | None = None,
+    by_hand: str = "",
 ) -> Iterator[Section]:
     """Yield, for each group, its bills, a sentence on the cheapest, and notes; at most five lines in all at the end.
 
-    ``width``: of the terminal; columns that matter least are left out until the grid fits.
+    Args:
+        groups: the bills.
+        traffic: of the service.
+        table: of the rows.
+        escape: of the format.
+        width: of the terminal; columns that matter least are left out until the grid fits.
+        by_hand: the command that shows the arithmetic of a row's bill.
     """
     prices = f"prices {table.price_provider} {table.price_region} {table.price_date}" if table.price_date else ""
-    places = [group.place for group in groups]
     for place, group in enumerate(groups):
-        title = ", ".join(filter(None, (place_name(group.place, places), _words(traffic), "" if place else prices)))
+        title = ", ".join(filter(None, (group_name(group, groups), _words(traffic), "" if place else prices)))
         grid = narrowed(functools.partial(_grid, group, escape), _DROPPED, width)
         notes: tuple[str, ...] = ()
         if group is groups[-1]:
@@ -87,9 +97,15 @@ def answer(
                 *doubts(rows, escape, ()),
                 *map(escape, _left_out(groups)),
             ]
-            notes = (*at_most(lines, MOST_LINES - 1), "all rows and parts: --wide, --format csv")
+            pointer = "all rows and parts: --wide, --format csv"
+            notes = (*at_most(lines, MOST_LINES - 1), f"{pointer}   by hand: {by_hand}" if by_hand else pointer)
         after = (_sentence(group, escape), *_without_machines(group, groups, escape))
         yield Section(lead=(escape(title),), grids=(grid,) if group.bills else (), after=after, notes=notes)
+
+
+def group_name(group: BillGroup, groups: Sequence[BillGroup]) -> str:
+    """Return the dataset, and the facts that tell the group from the dataset's others."""
+    return place_name(group.place, [other.place for other in groups])
 
 
 def place_name(place: BillPlace, places: Sequence[BillPlace]) -> str:
@@ -116,6 +132,14 @@ def large(amount: float) -> str:
     for size, word in ((1e12, " trillion"), (1e9, " billion"), (1e6, " million"), (1e3, " thousand")):
         if amount >= size * 0.9995:
             return f"{float(f'{amount / size:.3g}'):g}{word}"
+    return f"{amount:.3g}"
+
+
+def brief(amount: float) -> str:
+    """Return a large number as the options read it, in three digits: ``96.1M``, ``10G``."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if amount >= size * 0.9995:
+            return f"{float(f'{amount / size:.3g}'):g}{letter}"
     return f"{amount:.3g}"
 
 
@@ -182,12 +206,17 @@ def _sum(*parts: float | None) -> float | None:
     return sum(known) if known else None
 
 
+def why_no_bill(group: BillGroup) -> str:
+    """Say why a group has no bill, by the most frequent reason."""
+    ended = Counter(reason for row, reason in group.left_out if row.outcome is Outcome.OK)
+    reasons = ended or Counter(reason for _, reason in group.left_out)
+    return f"No row has a bill ({reasons.most_common(1)[0][0]})."
+
+
 def _sentence(group: BillGroup, escape: Escape) -> str:
     """Say what the cheapest costs, which others cost the same, and at which traffic that changes."""
     if not group.bills:
-        ended = Counter(reason for row, reason in group.left_out if row.outcome is Outcome.OK)
-        reasons = ended or Counter(reason for _, reason in group.left_out)
-        return escape(f"No row has a bill ({reasons.most_common(1)[0][0]}).")
+        return escape(why_no_bill(group))
     first = group.cheapest[0]
     text = (
         f"{_rented(first, escape).rstrip(NOT_MEASURED)}, US$ {_rounded(first.bill.total_usd.value)} {_MONTH}, "
@@ -195,9 +224,9 @@ def _sentence(group: BillGroup, escape: Escape) -> str:
     )
     change = group.change
     until = "" if change is None else f" up to {large(change.queries_per_month)} queries {_MONTH}"
-    are = "is" if len(group.then) == 1 else "are"
+    are = "is" if len(_systems(group.then)) == 1 else "are"
     then = f"; from there on {_called(group.then, escape)} {are} the cheapest" if change else ""
-    if len(group.cheapest) == 1:
+    if len(_systems(group.cheapest)) == 1:
         text += f": {_called(group.cheapest, escape)} is the cheapest{until}{then}."
     elif len(group.cheapest) == len(group.bills):
         every = "both systems" if len(group.bills) == 2 else f"all {len(group.bills)} rows"
@@ -226,6 +255,10 @@ def _without_machines(group: BillGroup, groups: Sequence[BillGroup], escape: Esc
         yield "Serverless never costs less than these machines."
     else:
         yield f"Below {large(until)} queries {_MONTH} {kind} costs less: {name}."
+
+
+def _systems(bills: Sequence[SystemBill]) -> set[str]:
+    return {str(one.row.system) for one in bills}
 
 
 def _called(bills: Sequence[SystemBill], escape: Escape) -> str:
@@ -301,7 +334,7 @@ def _sections(groups: Sequence[BillGroup], traffic: Traffic, escape: Escape) -> 
         ]
         grids = ((group.bills, columns), (group.others, others))
         yield Section(
-            title=escape(place_name(group.place, [other.place for other in groups])),
+            title=escape(group_name(group, groups)),
             lead=(escape(_words(traffic)),),
             grids=tuple(grid_of(bills, columns_of) for bills, columns_of in grids if bills),
             after=(_sentence(group, escape), *_without_machines(group, groups, escape)),

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 
-from harness.analysis import causes, notes, row_carbon
+from harness.analysis import bills, causes, notes, row_carbon
 from harness.analysis.axes import cell_of
 from harness.analysis.comparison import called
 from harness.analysis.table import Cause, Finding, FirstStage, Price, Row, Table, Validity
 from harness.driver.records import Outcome
 from harness.errors import counted
 from harness.estimate import Estimate
-from harness.pricing import carbon, cost
+from harness.pricing import bill, carbon, cost
+from harness.pricing.bill import Traffic
 from harness.pricing.serverless import ServerlessQuote
 from harness.report import row_figures, summary
 from harness.report.columns import Column
@@ -34,10 +35,28 @@ SEQUENTIAL = _USD + "{mean_s} s x US$ {price} / 3600 x 1,000,000: " + cost.SEQUE
 SATURATED = _USD + "US$ {price} / ({rate} queries/s x 3600) x 1,000,000: " + cost.SATURATED.meaning + "."
 MACHINE = "{type} ({architecture}, {vcpus} vCPU, {memory} GiB) costs US$ {price} an hour, {term} in {region} on {date}."
 NO_COST = "There is no cost: {reason}."
+BILL = "Monthly bill"
+NO_BILL = "There is no bill: {reason}."
+# Sentences of a bill's arithmetic, in their order.
+BILL_PARTS = {
+    "rate": f"{{queries}} queries / {bill.SECONDS:,} s x peak {{peak}} = {{rate}} queries/s in the busiest hour.",
+    "single": "One machine answers 1 / {mean_s} s = {capacity} a second, one after the other.",
+    "loaded": "One machine answers {capacity} a second under load.",
+    "machines": "{rate} / {capacity} = {needed}, rounded up: {machines} x {type}.",
+    "fewest": "{rate} / {capacity} = {needed}, rounded up, and at least {fewest}: {machines} x {type}.",
+    "search": f"Search: {{machines}} x US$ {{price}} x {bill.HOURS} h = US$ {{search}}.",
+    "tokens": "Tokens: {queries} / 1,000,000 x US$ {tokens} = US$ {usd}.",
+    "larger": "Builds and storage count {times} times, for {documents} documents in place of {measured}.",
+    "builds": "Builds: {many} x US$ {build} = US$ {usd}.",
+    "changes": "Changed documents: {many} x US$ {build} = US$ {usd}.",
+    "storage": "Storage: {machines} x US$ {index} = US$ {usd}.",
+    "unknown": "The cost of {part} is not known; the sum leaves it out.",
+    "sum": "The sum is US$ {total} a month; / {queries} x 1,000,000 = US$ {per_million} per million queries.",
+}
 
 
-def row_paragraphs(row: Row) -> Iterator[Paragraph]:
-    """Yield how each number of a row was made, then what to doubt and what to do."""
+def row_paragraphs(row: Row, traffic: Traffic = bill.USUAL) -> Iterator[Paragraph]:
+    """Yield how each number of a row was made, then what to doubt and what to do; a bill is at this traffic."""
     if row.outcome is not Outcome.OK:
         yield "Outcome", f"{_sentence(summary.failure(row))} This row has no numbers: {row.detail or 'no detail'}."
     else:
@@ -50,7 +69,7 @@ def row_paragraphs(row: Row) -> Iterator[Paragraph]:
             yield "First stage", _first_stage(row.first_stage)
         if row.counts:
             yield "Work", _work(row)
-        yield from _costs(row)
+        yield from _costs(row, traffic)
         yield from _resources(row)
         if row.index.size_bytes is not None:
             yield from _index(row)
@@ -246,14 +265,68 @@ def _priced_machine(price: Price) -> str:
     )
 
 
+def _bill(row: Row, traffic: Traffic) -> Iterator[str]:
+    """Yield the arithmetic of a row's bill, with its numbers."""
+    reason = bills.reason_without_bill(row, {})
+    if reason is not None or row.price is None:
+        yield NO_BILL.format(reason=reason)
+        return
+    service = bills.service_of(row)
+    found, capacity = bill.bill(service, traffic), service.capacity_qps.value or 0.0
+    needed, times, documents = traffic.peak_qps / capacity, service.times_larger(traffic), service.documents
+    known = {
+        "queries": f"{traffic.queries_per_month:,.0f}",
+        "peak": _plain(traffic.peak, 6),
+        "rate": _plain(traffic.peak_qps, 4),
+        "mean_s": _plain(row.latency.mean_s.value or 0.0, 4),
+        "capacity": _plain(capacity, 4),
+        "needed": _plain(needed, 4),
+        "machines": found.machines,
+        "fewest": traffic.machines,
+        "type": row.price.instance_type,
+        "price": _plain(service.usd_per_hour, 6),
+        "search": _plain(found.search_usd, 6),
+        "build": _plain((service.build_usd or 0.0) * times, 6),
+        "index": _plain((service.storage_usd_per_month or 0.0) * times, 6),
+        "tokens": _plain(service.tokens_usd_per_million or 0.0, 6),
+        "total": _plain(found.total_usd.value or 0.0, 6),
+        "per_million": _plain(found.usd_per_million or 0.0, 6),
+    }
+
+    def part(name: str, **others: str) -> str:
+        return BILL_PARTS[name].format(**known | others)
+
+    yield part("rate")
+    yield part("loaded" if row.scenario == "server" else "single")
+    yield part("fewest" if found.machines > bill.round_up(needed) else "machines")
+    yield part("search")
+    if found.tokens_usd is not None:
+        yield part("tokens", usd=_plain(found.tokens_usd, 6))
+    if times != 1:
+        measured = {"documents": f"{traffic.documents:,}", "measured": f"{documents:,}"}
+        yield part("larger", times=_plain(times, 4), **measured)
+    parts = [("builds", found.builds_usd, traffic.builds), ("storage", found.storage_usd, None)]
+    if traffic.changed:
+        parts.insert(1, ("changes", found.changes_usd, traffic.changed))
+    for name, usd, many in parts:
+        if usd is not None:
+            yield part(name, usd=_plain(usd, 6), many=_plain(many or 0.0, 6))
+    if unknown := [name for name, usd, _ in parts if usd is None and name != "changes"]:
+        yield part("unknown", part=" and ".join(unknown))
+    yield part("sum")
+
+
 def _plain(value: float, digits: int) -> str:
-    """Return a number in at most this many significant digits, without an exponent."""
+    """Return a number in at most this many significant digits, whole ones in any case, without an exponent."""
+    if abs(value) >= 10**digits:
+        return f"{value:.0f}"
     return f"{Decimal(f'{value:.{digits}g}'):f}"
 
 
-def _costs(row: Row) -> Iterator[Paragraph]:
-    """Yield what queries cost, by each model, and what they emit."""
+def _costs(row: Row, traffic: Traffic) -> Iterator[Paragraph]:
+    """Yield what queries cost, by each model and by the month, and what they emit."""
     yield COST, _cost(row)
+    yield BILL, " ".join(_bill(row, traffic))
     if row.cost.metered_quote is not None:
         yield "Metered cost", _metered(row, row.cost.metered_quote)
     if row.carbon.grams.value is not None or row.carbon.grams.reason:

@@ -108,6 +108,29 @@ def test_traffic_comes_from_a_file_whose_numbers_options_replace(tmp_path: Path)
     assert "unknown key 'traffic.pek'. Did you mean 'peak'?" in bill("quickstart", "--traffic", str(path), code=2)
 
 
+def test_last_line_leads_to_the_arithmetic_of_the_cheapest_at_the_same_traffic() -> None:
+    shown = bill("quickstart", "--queries-per-month", "3M", "--peak", "4.5", "--as-of", "2022-12-05").splitlines()[-1]
+    command = shown.split("by hand: harness ")[1].rstrip("`").split()
+    assert command[0] == "explain" and command[-4:] == ["--peak", "4.5", "--as-of", "2022-12-05"]
+    done = CliRunner().invoke(main, command)
+    assert done.exit_code == 0
+    text = " ".join(done.output.split())
+    # c6a.large at US$ 0.0765; 3,000,000 / 2,628,000 x 4.5 = 5.137.
+    assert "peak 4.5 = 5.137 queries/s" in text and "1 x US$ 0.0765 x 730 h = US$ 55.845." in text
+
+
+@pytest.mark.slow
+def test_pictures_go_into_a_folder(tmp_path: Path) -> None:
+    shown = bill("quickstart", "--queries-per-month", "3M", "--format", "svg", "-o", str(tmp_path))
+    assert [Path(line) for line in shown.splitlines()] == [tmp_path / "scifact-1200-bill.svg"]
+    drawn = (tmp_path / "scifact-1200-bill.svg").read_text(encoding="utf-8")
+    for name in ("tantivy", "bm25", "minilm", "hybrid-minilm", "the traffic", "changes"):
+        assert f'id="{name}"' in drawn, name
+    none = bill("quickstart", "--queries-per-month", "3M", "--max-latency", "mean=0.001ms", "--format", "svg",
+                "-o", str(tmp_path), code=1)  # fmt: skip
+    assert "no picture: No row has a bill (mean " in none
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

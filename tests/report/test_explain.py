@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from harness.analysis import causes
-from harness.analysis.table import Cause, CpuUse, Finding, Price, Row, Validity
+from harness.analysis.table import Cause, Cost, CpuUse, Finding, Price, Row, Validity
 from harness.driver.records import Envelope, Outcome
 from harness.estimate import Estimate
 from harness.pricing import cost
+from harness.pricing.bill import Traffic
 from harness.report import explain
 from harness.results.isolation import PUBLISHED
 from harness.results.schema import SweepPoint
@@ -39,6 +40,32 @@ def test_cost_repeats_the_calculation_with_its_numbers() -> None:
     text = texts(row("bm25", price=PRICE, usd_per_million=Estimate(usd)))["Cost"]
     assert text.startswith("US$ 0.0172 per million queries = 0.00107 s x US$ 0.05796 / 3600 x 1,000,000: ")
     assert "m7a.medium (x86_64, 1 vCPU, 4 GiB) costs US$ 0.05796 an hour, on-demand in us-east-1 on 2026-07-20." in text
+
+
+def test_bill_shows_its_arithmetic_at_three_million_queries() -> None:
+    # 42.3108 = 0.05796 x 730; 14.1036 = 42.3108 / 3.
+    assert texts(row("bm25", price=PRICE))["Monthly bill"] == (
+        "3,000,000 queries / 2,628,000 s x peak 3 = 3.425 queries/s in the busiest hour. One machine answers"
+        " 1 / 0.00107 s = 934.6 a second, one after the other. 3.425 / 934.6 = 0.003664, rounded up: 1 x m7a.medium."
+        " Search: 1 x US$ 0.05796 x 730 h = US$ 42.3108. The cost of builds and storage is not known; the sum leaves it"
+        " out. The sum is US$ 42.3108 a month; / 3,000,000 x 1,000,000 = US$ 14.1036 per million queries."
+    )
+    assert texts(row("bm25"))["Monthly bill"] == "There is no bill: it has no price."
+
+
+def test_bill_of_a_larger_service_shows_every_part() -> None:
+    # 100 queries a second on average, 300 in the busiest hour.  A build of 1,000 documents costs 20 / 1,000 = US$ 0.02,
+    # of 10,000 ten times that.  169.2432 + 0.4 + 0.02 + 2 = 171.6632; / 262.8 = 0.653209.
+    known = {"price": PRICE, "corpus_documents": 1000, "scenario": "server", "throughput_qps": Estimate(100.0)}
+    costs = Cost(build=Estimate(20.0), storage_per_month=Estimate(0.05))
+    traffic = Traffic(queries_per_month=262.8e6, machines=4, documents=10_000, builds=2, changed=0.1)
+    assert dict(explain.row_paragraphs(replace(row("bm25", **known), cost=costs), traffic))["Monthly bill"] == (
+        "262,800,000 queries / 2,628,000 s x peak 3 = 300 queries/s in the busiest hour. One machine answers 100 a"
+        " second under load. 300 / 100 = 3, rounded up, and at least 4: 4 x m7a.medium. Search: 4 x US$ 0.05796 x 730 h"
+        " = US$ 169.243. Builds and storage count 10 times, for 10,000 documents in place of 1,000. Builds: 2 x US$ 0.2"
+        " = US$ 0.4. Changed documents: 0.1 x US$ 0.2 = US$ 0.02. Storage: 4 x US$ 0.5 = US$ 2. The sum is US$ 171.663"
+        " a month; / 262,800,000 x 1,000,000 = US$ 0.653209 per million queries."
+    )
 
 
 def test_memory_of_a_whole_machine_names_both_figures() -> None:

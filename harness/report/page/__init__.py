@@ -22,7 +22,7 @@ from urllib.parse import urlencode
 import numpy as np
 
 import harness
-from harness.analysis import axes, dynascore, leaderboard, notes
+from harness.analysis import axes, bills, dynascore, leaderboard, notes
 from harness.analysis.axes import ComparisonGroup
 from harness.analysis.leaderboard import LeaderboardQuery
 from harness.analysis.row_pricing import Tariff
@@ -37,6 +37,7 @@ from harness.report.page.rows import (
     SharedValues,
     ShortParagraph,
     all_tariffs,
+    bill_facts,
     page_figures,
     row_record,
     short_paragraphs,
@@ -54,6 +55,7 @@ SCRIPTS = (
     "data.js",
     "columns.js",
     "dynascore.js",
+    "bill.js",
     "front.js",
     "winners.js",
     "state.js",
@@ -70,6 +72,7 @@ SCRIPTS = (
     "chart_ecdf.js",
     "chart_memory.js",
     "chart_cost.js",
+    "chart_bill.js",
     "main.js",
 )
 # Characters that could end a script element, open a comment in it, or break a line of JavaScript.
@@ -105,7 +108,9 @@ def page_content(source: PageSource) -> dict[str, Any]:
     """
     measures = source.measured.measures
     shared = SharedValues()
-    groups = {group: number for number, group in enumerate(axes.group_rows(source.measured.rows))}
+    of_group = axes.group_rows(source.measured.rows)
+    groups = {group: number for number, group in enumerate(of_group)}
+    billed = list(dict.fromkeys(bills.place_of(rows[0]) for rows in of_group.values()))
     # The order of equal scores.  Python decides it, as JavaScript orders texts differently.
     rows = sorted(source.measured.rows, key=lambda row: (row.system, row.profile, row.per_query_key))
     numbers = {row.per_query_key: number for number, row in enumerate(rows)}
@@ -150,7 +155,12 @@ def page_content(source: PageSource) -> dict[str, Any]:
         "snapshots": snapshot_records(shared.needs, known, shared),
         "snapshot": [tariff.snapshot for tariff in known].index(source.tariff.snapshot),
         "view": source.view,
-        "groups": [group_record(group, groups, measures, numbers, source.ranking) for group in groups],
+        "groups": [
+            group_record(group, groups, measures, numbers, source.ranking)
+            | {"bills": billed.index(bills.place_of(of_group[group][0]))}
+            for group in groups
+        ],
+        "bills": bill_facts(),
         "machines": [_machine(each, shared) for each in shared.machines],
         "null": {"system": NULL_SYSTEM, "meaning": notes.NULL_METHOD},
         "notes": [one_line(note) for note in source.notes],
@@ -234,6 +244,7 @@ def _explained(table: Table, texts: SharedTexts) -> dict[str, Any]:
             "machine": explain.MACHINE,
             "none": explain.NO_COST,
         },
+        "bill": {**explain.BILL_PARTS, "none": explain.NO_BILL},
     }
 
 
@@ -258,8 +269,8 @@ def _machine(machine: Machine, texts: SharedTexts) -> list[tuple[str, int | None
     return [(label, texts.number(value if isinstance(value, Text) else str(value))) for label, value in known.items()]
 
 
-def render_page(content: dict[str, Any], answer: str = "") -> str:
-    """Return the HTML file of a page's data and its answer; the same data always give the same bytes."""
+def render_page(content: dict[str, Any], answer: str = "", bills: str = "") -> str:
+    """Return the HTML file of a page's data, answer and bills; the same data always give the same bytes."""
     own = "".join(map(_read, SCRIPTS))
     scripts = [_read(_LIBRARY), f'(() => {{\n"use strict";\n{own}}})();\n']
     assert not any("</script" in text.lower() or "<!--" in text for text in scripts), "a script would end its element"
@@ -280,6 +291,7 @@ def render_page(content: dict[str, Any], answer: str = "") -> str:
         "version": html_text(content["harness"]),
         "notes": "\n".join(f"      <li>{html_text(note)}</li>" for note in content["notes"]),
         "answer": answer,
+        "bills": bills,
         "style": _read("page.css"),
         "data": in_script(content),
         "licence": html_text(_read("vendor/NOTICE").strip()),

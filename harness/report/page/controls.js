@@ -24,6 +24,7 @@ const CHOICES = {
   intervals: (_, box) => ({ intervals: box.checked }),
   across: (across) => ({ across }),
   envelope: (envelope) => ({ envelope }),
+  queries: (text) => ({ traffic: queriesIn(text) ?? state.traffic }),
 };
 
 function buildControls() {

@@ -13,6 +13,7 @@ function load(json) {
     const { dataset, scenario } = content.groups[row.place];
     Object.assign(row, { number, dataset, scenario });
     fillTexts(row, [...ROW_TEXTS, "publishedType"]);
+    row.bill = row.bill || {};
     row.findings = (row.findings || []).map(([cause, validity, text]) => ({ cause, validity, text: textOf(text) }));
     if (row.sweep) {
       const [system, named, label, curve] = row.sweep.map(textOf);

@@ -89,6 +89,45 @@ function costText(row, state) {
   return [filled(model, figures), filled(templates.machine, machine), note].filter(Boolean).join(" ");
 }
 
+// The arithmetic of a row's bill at the chosen traffic and prices, in the words of harness/report/explain.py.
+function billText(row, { state }) {
+  const templates = content.explained.bill;
+  const reason = whyNoBill(row, state);
+  if (reason !== null) return filled(templates.none, { reason });
+  const { traffic: usual, seconds } = content.bills;
+  const service = serviceOf(row, state);
+  const found = billOf(service, state.traffic);
+  const rate = usual.peak * (state.traffic / seconds);
+  const figures = {
+    queries: number(state.traffic, 0),
+    peak: plain(usual.peak, 6),
+    rate: plain(rate, 4),
+    mean_s: plain((read("latency", row, state).value || 0) / 1e3, 4),
+    capacity: plain(service.qps, 4),
+    needed: plain(rate / service.qps, 4),
+    machines: found.machines,
+    type: placed(row, state).type,
+    price: plain(service.usd, 6),
+    search: plain(found.search, 6),
+    build: plain(service.build ?? 0, 6),
+    index: plain(service.storage ?? 0, 6),
+    tokens: plain(service.tokens ?? 0, 6),
+    total: plain(found.total, 6),
+    per_million: plain((found.total / state.traffic) * 1e6, 6),
+  };
+  const part = (name, more) => filled(templates[name], { ...figures, ...more });
+  const parts = [["builds", found.builds], ["storage", found.storage]];
+  const known = parts.filter(([, usd]) => usd !== null);
+  const unknown = parts.filter(([, usd]) => usd === null).map(([name]) => name);
+  return [
+    ...["rate", row.scenario === "server" ? "loaded" : "single", "machines", "search"].map((name) => part(name)),
+    ...(found.tokens === null ? [] : [part("tokens", { usd: plain(found.tokens, 6) })]),
+    ...known.map(([name, usd]) => part(name, { usd: plain(usd, 6), many: plain(usual.builds, 6) })),
+    ...(unknown.length ? [part("unknown", { part: unknown.join(" and ") })] : []),
+    part("sum"),
+  ].join(" ");
+}
+
 // Paragraphs as Python stores them, numbers of texts, as [title, text].
 function paragraphsOf(short) {
   return short.map(([title, ...pieces]) => [textOf(title), pieces.map(textOf).join(" ")]);
@@ -96,7 +135,11 @@ function paragraphsOf(short) {
 
 // How the row was made: what `harness explain` prints of it.  An index's cost is known at the first prices alone.
 function explained(row, { state }) {
-  const later = { Cost: () => costText(row, state), "Stored jobs": () => row.keys.join(", ") };
+  const later = {
+    Cost: () => costText(row, state),
+    "Monthly bill": () => billText(row, { state }),
+    "Stored jobs": () => row.keys.join(", "),
+  };
   const opening = state.snapshot === content.snapshot;
   const known = paragraphsOf(row.explained).filter(([title]) => opening || title !== "Index cost");
   return known.map(([title, text]) => [title, text || later[title]()]);

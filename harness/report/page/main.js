@@ -35,6 +35,7 @@ function show() {
   view = computeView(state);
   showControls(view);
   showTable(view);
+  showBills(view);
   showEvidence(view);
   showPictures(view);
   window.clearTimeout(speaking);
@@ -56,6 +57,7 @@ buildControls();
 buildTable();
 buildEvidence();
 buildPictures();
+buildBills();
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault(); // the fragment holds the view
   find("leaderboard").focus();
@@ -68,6 +70,6 @@ readAddress();
 // For tests and for the console.
 window.harnessPage = {
   ...{ content, change, parse, format, read, axisValues, rankingOf, exchangeRate, scores, ranksOf, turned },
-  ...{ frontStates, regionsOf, winnerRegions, rankSpans, explained, binsOf, redrawPictures },
+  ...{ frontStates, regionsOf, winnerRegions, rankSpans, explained, binsOf, billOf, cheapestOf, curveOf, changesOf, billSentence, paidSentence, billsOf, redrawPictures },
   ...{ state: () => state, view: () => view },
 };

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
-from harness.analysis import published, published_measures, row_pricing
+from harness.analysis import bills, published, published_measures, row_pricing
 from harness.analysis.results_folder import ReadResults
 from harness.analysis.row_pricing import Tariff
+from harness.analysis.table import Table
+from harness.pricing.bill import USUAL
+from harness.report import bill
 from harness.report.page import PageSource, page_content, render_page
 from harness.report.page.answer import answer_html
 from harness.report.page.groups import ranking_data
 from harness.report.published_measures import first_screen
 from harness.report.summary import SummaryView, summary_section
 from harness.report.writers import plain_escape
+
+# Characters of a table of bills next to the picture.
+_STATIC_WIDTH = 80
 
 
 def results_page(results: Path, found: ReadResults, tariff: Tariff, view: str = "") -> str:
@@ -38,4 +45,10 @@ def results_page(results: Path, found: ReadResults, tariff: Tariff, view: str = 
     else:
         pointed = SummaryView(rest="click a number of the leaderboard")
         answer = summary_section(table, found.compare, plain_escape, pointed)
-    return render_page(page_content(content), answer_html(answer))
+    return render_page(page_content(content), answer_html(answer), bills_html(table))
+
+
+def bills_html(table: Table) -> str:
+    """Return the bills at the usual traffic, which a page shows without JavaScript."""
+    sections = bill.answer(bills.find(table, USUAL, {}), USUAL, table, plain_escape, _STATIC_WIDTH)
+    return "\n".join(answer_html(replace(section, notes=())) for section in sections)

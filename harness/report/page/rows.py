@@ -10,14 +10,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from harness.analysis import row_pricing
+from harness.analysis import bills, row_pricing
 from harness.analysis.axes import cell_of
 from harness.analysis.row_pricing import Tariff
 from harness.analysis.table import Machine, Price, Row, Table
 from harness.commands import command
 from harness.driver.records import Outcome, digest
 from harness.estimate import Estimate
-from harness.pricing import prices
+from harness.pricing import bill, bill_curve, prices
 from harness.report import explain, row_figures
 from harness.report.figures import Figure, Place
 from harness.report.plots import curves
@@ -94,7 +94,7 @@ def all_tariffs(chosen: Tariff) -> tuple[Tariff, ...]:
         FileError: a file of prices or facts is missing or wrong.
     """
     found = [
-        row_pricing.tariff(snapshot, chosen.root, chosen.choice, chosen.tokens, serverless=chosen.serverless)
+        row_pricing.tariff(snapshot, chosen.root, chosen.choice, chosen.tokens, chosen.carbon, chosen.serverless)
         for file in prices.snapshot_files(chosen.root)
         for snapshot in prices.read_snapshots(file, chosen.root).values()
     ]
@@ -194,6 +194,7 @@ def row_record(
         tariff: the prices that the page opens with.
     """
     ok = row.outcome is Outcome.OK
+    opening = row_pricing.price_row(row, tariff)
     content = {
         **_names(row, place, shared),
         "queries": row.queries if ok else None,
@@ -203,11 +204,45 @@ def row_record(
         "figures": _figures(at_one_dollar, figures, shared) if ok else {},
         "quantiles": [rounded(value, _QUANTILE_DIGITS) for value in quantiles_s],
         "findings": [[each.cause.value, each.validity.value, shared.number(each.text)] for each in row.findings],
-        "explained": short_paragraphs(_explained(row_pricing.price_row(row, tariff)), shared),
+        "explained": short_paragraphs(_explained(opening), shared),
+        "bill": _bill(opening, shared) if ok else {},
         # A finding's text is not repeated.
         "notes": [shared.number(note) for note in row.own_notes],
     }
     return {name: value for name, value in content.items() if value not in (None, [], {}, ())}
+
+
+def bill_facts() -> dict[str, Any]:
+    """Return the traffic that the page opens with, and the numbers that its bills and curves have in common."""
+    return {
+        "traffic": bill.USUAL.model_dump(),
+        "hours": bill.HOURS,
+        "seconds": bill.SECONDS,
+        "same": bill.SAME_SHARE,
+        "least": bill_curve.LEAST_QUERIES,
+        "most": bill_curve.MOST_QUERIES,
+        "single": bill_curve.SINGLE_STEPS,
+        "share": bill_curve.STEP_SHARE,
+        "beyond": bill_curve.BEYOND,
+    }
+
+
+def _bill(row: Row, texts: SharedTexts) -> dict[str, Any]:
+    """Return the facts of a row's bill: queries a second of one machine, and US$ at the opening prices.
+
+    ``paid``: the cheapest offer that is paid by the query, and its US$ per million queries.
+    """
+    service = None if row.price is None else bills.service_of(row)
+    paid = bills.paid_service(row)
+    known = {
+        "qps": short_estimate(bills.capacity_of(row), texts),
+        "build": service and service.build_usd,
+        "storage": service and service.storage_usd_per_month,
+        "tokens": service and service.tokens_usd_per_million,
+        "paid": paid and [paid[0], paid[1].usd_per_million and paid[1].usd_per_million.value],
+        "start_s": paid and row.resources.cold_start_s,
+    }
+    return {name: value for name, value in known.items() if value is not None}
 
 
 def _explained(row: Row) -> Iterable[explain.Paragraph]:
@@ -215,7 +250,7 @@ def _explained(row: Row) -> Iterable[explain.Paragraph]:
     others = {figure.title for figure in row_figures.untold()}
     for title, text in explain.row_paragraphs(row):
         if title not in others:
-            yield title, "" if title in (explain.COST, explain.STORED_JOBS) else text
+            yield title, "" if title in (explain.COST, explain.BILL, explain.STORED_JOBS) else text
 
 
 def _names(row: Row, place: int, shared: SharedValues) -> dict[str, Any]:

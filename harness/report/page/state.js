@@ -35,6 +35,7 @@ function usualState() {
     descending: false,
     page: 0,
     across: "cost",
+    traffic: content.bills.traffic.queries_per_month,
     envelope: "",
     intervals: true,
     evidence: null,
@@ -116,6 +117,10 @@ const KEYS = {
   o: oneOf("outcome", () => content.rows.map((row) => row.outcome)),
   v: oneOf("validity", () => content.rows.map((row) => row.validity)),
   x: oneOf("across", () => acrossAxes().map(([name]) => name)),
+  t: matching(/^/, ({ traffic }) => String(traffic), (text) => {
+    const traffic = queriesIn(text);
+    return traffic === null ? undefined : { traffic };
+  }),
   hw: matching(/^[0-9]{1,4}-[0-9]{1,4}$/, ({ envelope }) => envelope, (envelope) => ({ envelope })),
   i: matching(/^[01]$/, ({ intervals }) => Number(intervals), (text) => ({ intervals: text === "1" })),
   e: {

@@ -14,10 +14,11 @@ from harness.analysis.table import Cause, Finding, Latency, Machine, Overhead, R
 from harness.driver.records import Envelope, Outcome
 from harness.estimate import Estimate
 from harness.evaluation.per_query import SHARES, PerQuery
-from harness.pricing import prices
+from harness.pricing import prices, serverless
 from harness.report import page
 from harness.report.page import groups
 from harness.report.page.answer import answer_html
+from harness.report.page.results import bills_html
 from harness.report.summary import summary_section
 from harness.results.isolation import CONTAINER
 from harness.untrusted import MAX_TEXT, one_line
@@ -196,7 +197,7 @@ def page_of(
     title: str = "Made-up results",
 ) -> page.PageSource:
     """Return the source of a page of these rows."""
-    at = row_pricing.tariff(prices.snapshot())
+    at = row_pricing.tariff(prices.snapshot(), serverless=serverless.snapshot())
     latency = Latency(mean_s=Estimate(4e-7))
     overhead = Overhead("made-up", "cpu1-mem1", CONTAINER, Outcome.OK, None, Validity.CLEAN, (), "00ff", latency)
     measured = Table(tuple(made), measures, overhead=(overhead,))
@@ -216,4 +217,4 @@ def html(made: Sequence[Row], found: dict[str, PerQuery] | None = None) -> str:
     source = page_of(made, found)
     priced = row_pricing.price(source.measured, source.tariff)
     answer = summary_section(priced, compare_by(found), lambda text: one_line(text, MAX_TEXT))
-    return page.render_page(page.page_content(source), answer_html(answer))
+    return page.render_page(page.page_content(source), answer_html(answer), bills_html(priced))

@@ -32,7 +32,16 @@ def test_keyboard_reaches_every_control(page: Page) -> None:
         if seen and here == seen[0]:
             break
         seen.append(here)
-    for wanted in ("weight-accuracy", "weight-cost", "weight-latency", "rate-latency", "query", "intervals"):
+    for wanted in (
+        "weight-accuracy",
+        "weight-cost",
+        "weight-latency",
+        "rate-latency",
+        "query",
+        "intervals",
+        "traffic",
+        "queries",
+    ):
         assert wanted in seen, wanted
     assert {"page-next", "dataset", "measure", "mode", "region"} <= set(seen)
     assert {"across", "outcome", "validity", "envelope"} <= set(seen)
@@ -82,7 +91,7 @@ def test_every_control_and_picture_has_an_accessible_name(page: Page) -> None:
     for chart in page.locator(".chart[role=img]").all():
         assert len(str(chart.get_attribute("aria-label"))) > 40
     assert page.locator(".chart svg:not([aria-hidden])").count() == 0
-    assert page.locator("figure details summary").count() == 5
+    assert page.locator("figure details summary").count() == 6
     assert page.locator("#table thead th[scope=col]").count() == page.locator("#head th").count() > 10
     assert page.locator("#body tr th[scope=row]").count() == page.locator("#body tr").count()
     assert page.locator("html").get_attribute("lang") == "en"
@@ -123,7 +132,7 @@ def test_print_has_every_row_no_controls_and_black_text(open_rows: Open) -> None
         )"""
     )
     assert set(colours) == {"rgb(0, 0, 0)"}
-    assert page.locator("figure .chart svg").count() == 5
+    assert page.locator("figure .chart svg").count() == 6
     page.evaluate("window.dispatchEvent(new Event('afterprint'))")
     assert page.locator("#body tr").count() == 40
     assert page.pdf().startswith(b"%PDF")

@@ -38,7 +38,7 @@ def test_a_page_opens_with_the_ranking_of_the_largest_group(page: Page) -> None:
     assert page.title() == "Made-up results"
     ranks = numbers(column(page, "rank"))
     assert ranks == sorted(ranks) and ranks[0] == 1
-    assert page.locator("figure").count() == 5
+    assert page.locator("figure").count() == 6
     assert "undefined" not in page.locator("body").inner_text()
     expect(page.locator("#summary")).to_contain_text("One point of accuracy is worth")
 
@@ -102,7 +102,7 @@ def test_every_picture_is_drawn_at_once(page: Page) -> None:
     drawn = page.evaluate(
         "Array.from(document.querySelectorAll('figure .chart'), (box) => box.querySelectorAll('svg path').length > 2)"
     )
-    assert drawn == [True] * 5
+    assert drawn == [True] * 6
 
 
 def test_one_row_has_sentences_in_place_of_pictures(open_rows: Open) -> None:

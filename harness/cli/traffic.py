@@ -1,0 +1,94 @@
+"""The options that describe a service's traffic."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness import config
+from harness.cli.options import FiniteRange, record_options
+from harness.commands import option
+from harness.errors import UsageError
+from harness.pricing.bill import Traffic, read_traffic
+
+
+@dataclass(frozen=True)
+class TrafficOptions:
+    """The options of a service's traffic as given; ``traffic_file`` is ``--traffic``."""
+
+    queries_per_month: str | None
+    peak: float | None
+    documents: str | None
+    changed: float | None
+    builds: float | None
+    machines: int | None
+    traffic_file: Path | None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Return the given options by name, for a command that repeats them."""
+        known = {"traffic" if name == "traffic_file" else name: value for name, value in asdict(self).items()}
+        return {
+            name: f"{value:g}" if isinstance(value, float) else value
+            for name, value in known.items()
+            if value is not None
+        }
+
+    def read(self, usual: Traffic | None = None) -> Traffic:
+        """Return the traffic of the options, on top of a file's.
+
+        ``usual``: has the queries if neither an option nor a file has them.
+
+        Raises:
+            UsageError: an option is no number, or the queries are missing.
+            FileError: the file cannot be read, or one of its numbers is wrong.
+        """
+        numbers = {name: value for name, value in asdict(self).items() if value is not None and name != "traffic_file"}
+        for name, kind in (("queries_per_month", float), ("documents", round)):
+            if name in numbers:
+                numbers[name] = kind(_amount(numbers[name], option(name)))
+        if self.traffic_file is not None:
+            return read_traffic(self.traffic_file, numbers)
+        if "queries_per_month" not in numbers:
+            if usual is None:
+                raise UsageError("how many queries a month? e.g. --queries-per-month 3M, or --traffic FILE")
+            numbers["queries_per_month"] = usual.queries_per_month
+        return config.validate(Traffic, numbers, Path("the options"), "traffic")
+
+
+def _amount(text: str, option: str) -> float:
+    """Parse a number that may end in k, M or G.
+
+    Raises:
+        UsageError: it is something else.
+    """
+    match = re.fullmatch(r"([0-9][0-9_,]*(?:\.[0-9]+)?) ?([kMG]?)", text.strip(), flags=re.ASCII)
+    if match is None:
+        raise UsageError(f"{option} {text!r}: write a number, e.g. 250000, 3M or 1.5G")
+    return float(re.sub("[_,]", "", match[1])) * {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}[match[2]]
+
+
+# The command gets the options as one record.
+traffic_options = record_options(
+    "traffic",
+    TrafficOptions,
+    click.option("--queries-per-month", metavar="N", help="Queries in a month, e.g. 250000, 3M or 1.5G."),
+    click.option("--peak", type=FiniteRange(1), help="Rate of the busiest hour over the mean rate.  [default: 3]"),
+    click.option("--documents", metavar="N", help="Documents, e.g. 8.8M.  [default: as many as were measured]"),
+    click.option(
+        "--changed", type=FiniteRange(0), help="Share of the documents indexed again each month.  [default: 0]"
+    ),
+    click.option("--builds", type=FiniteRange(0), help="Builds of the whole index each month.  [default: 1]"),
+    click.option("--machines", type=click.IntRange(1), help="Fewest machines; 2 where one may fail.  [default: 1]"),
+    click.option(
+        "--traffic",
+        "traffic_file",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="These numbers from the table [traffic] of a TOML file; an option replaces its number.",
+    ),
+)
