@@ -167,7 +167,7 @@ function drawBill(view, shared) {
   const texts = changes.slice(0, 5).map((each) => `${large(each.queries)} (${billNames(each, services)})`);
   const more = changes.length > texts.length ? ` and ${changes.length - texts.length} more` : "";
   const where = changes.length ? `the cheapest changes at ${texts.join(", ")}${more}` : "the cheapest is always the same";
-  const grey = serverless.length ? ` Grey: the cheapest system that is paid by the query. ${paidSentence(known, view)}` : "";
+  const grey = serverless.length ? ` Grey: the cheapest system that is paid by the query.` : "";
   const left = hidden ? ` The ${drawn.length} cheapest of ${drawn.length + hidden} systems.` : "";
   return {
     summary: `US$ a month of rented machines by queries a month; ${where}.${grey}${left}`,
