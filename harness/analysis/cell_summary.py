@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -16,7 +16,7 @@ from harness.analysis.pooling import Pool
 from harness.analysis.table import CpuUse, Latency, Timing
 from harness.analysis.timings import Timings
 from harness.analysis.validity import machine_speed, sample_checks
-from harness.analysis.validity.findings import trials_s
+from harness.analysis.validity.findings import covers, trials_s
 from harness.driver.records import Outcome
 from harness.errors import HarnessError, counted
 from harness.estimate import MIN_PROCESSES, Estimate, too_few_processes
@@ -24,7 +24,7 @@ from harness.evaluation import trec
 from harness.evaluation.per_query import SHARES
 from harness.results.reader import StoredJob, most_hits
 from harness.results.samples import cell_budget
-from harness.results.schema import Result, measurements
+from harness.results.schema import Observed, Result, measurements
 from harness.stats import LatencySummary
 from harness.untrusted import reason_of, sha256
 
@@ -253,26 +253,63 @@ def _disagreements(jobs: Sequence[StoredJob]) -> int | None:
 
 
 def _cpu(results: Sequence[Result], timed: Timings) -> CpuUse:
-    """Return the CPU time of a query; of ``server`` over the probes that confirmed each job's rate.
+    """Return the CPU time and the energy of a query; of ``server`` over the probes that confirmed each job's rate.
 
-    The interval is Student's over the jobs, for these queries.
+    The intervals are Student's over the jobs, for these queries.
     """
     if results[0].spec.cell.scenario == "server":
         timed = confirming_samples(results, timed)
     answered = dict(zip(timed.trials, np.bincount(timed.trial, minlength=len(timed.trials)).tolist(), strict=True))
-    totals = [
-        np.sum([(one.cpu_s, one.wall_s, answered[job, one.trial]) for one in seen], axis=0)
-        for result in results
-        for job in (result.spec.job,)
-        if (seen := [one for one in result.observed.trial_cpu if answered.get((job, one.trial))])
-    ]
-    if len(totals) < len(results):
+    used = _by_job(results, answered, lambda seen: [(one.trial, one.cpu_s, one.wall_s) for one in seen.trial_cpu])
+    if used is None:
         return CpuUse(per_query_s=Estimate(None, reason="the CPU time of its trials was not stored; measure it again"))
-    cpu_s, wall_s, queries = (float(total) for total in np.sum(totals, axis=0))
-    by_job = [float(total[0] / total[2]) for total in totals]
+    cpu_s, wall_s, _ = used.sum(axis=0).tolist()
     return CpuUse(
-        per_query_s=stats.these_queries(cpu_s / queries, by_job), busy_cpus=cpu_s / wall_s if wall_s > 0 else None
+        per_query_s=_of_query(used),
+        busy_cpus=cpu_s / wall_s if wall_s > 0 else None,
+        package_j=_package_j(results, answered, wall_s),
     )
+
+
+def _package_j(results: Sequence[Result], answered: dict[tuple[int, int], int], wall_s: float) -> Estimate:
+    """Return the energy of a query in trials of ``wall_s`` seconds."""
+    used = _by_job(
+        results,
+        answered,
+        lambda seen: [(one.trial, one.package_j, one.wall_s) for one in seen.trial_energy if one.package_j > 0],
+    )
+    if used is None:
+        return Estimate(None, reason="the energy of its CPU packages was not counted (harness doctor says why)")
+    counted_s = float(used.sum(axis=0)[1])
+    if not covers(counted_s, wall_s):
+        why = f"the energy was counted over {counted_s:.2g} s for {wall_s:.2g} s of trials; measure longer trials"
+        return Estimate(None, reason=why)
+    return _of_query(used)
+
+
+def _by_job(
+    results: Sequence[Result],
+    answered: dict[tuple[int, int], int],
+    read: Callable[[Observed], Sequence[tuple[int, float, float]]],
+) -> NDArray[np.float64] | None:
+    """Return the sums of each job's answered trials: an amount, seconds and queries; ``None``: a job has none.
+
+    Args:
+        results: the jobs.
+        answered: queries by job and trial.
+        read: returns trials with their amounts and seconds.
+    """
+    totals = []
+    for result in results:
+        trials = [(*one, answered.get((result.spec.job, one[0]), 0)) for one in read(result.observed)]
+        totals.append(np.sum([amounts for _, *amounts in trials if amounts[-1]], axis=0))
+    return np.asarray(totals) if all(np.ndim(total) for total in totals) else None
+
+
+def _of_query(used: NDArray[np.float64]) -> Estimate:
+    """Return an amount by query."""
+    amount, _, queries = used.sum(axis=0).tolist()
+    return stats.these_queries(amount / queries, (used[:, 0] / used[:, 2]).tolist())
 
 
 # Queries per second are never 1 / latency (measuring rule 10).

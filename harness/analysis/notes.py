@@ -67,6 +67,10 @@ CPU_METHOD = (
     "over the trial's queries; its interval is Student's over processes. The part of harness itself is subtracted: the "
     "CPU time of a query of the null system in the same envelope, where that was measured."
 )
+PACKAGE_METHOD = (
+    "CPU J per query: the energy that the job's CPU packages took over the trials, by their own counters (RAPL), over "
+    "the trials' queries. Idle draw and harness's own work and waiting are in it."
+)
 IDLE_METHOD = "Idle: 1 - CPU time / (length of the trials x CPUs of the priced machine)."
 MAPPED_METHOD = "Peak mapped: file pages that the job had mapped; the kernel may take them back at any time."
 
@@ -85,6 +89,7 @@ def of_table(
     mapped = any(row.resources.peak_mapped_bytes is not None for row in rows)
     notes.append(f"{MEMORY_METHOD} {MAPPED_METHOD}" if mapped else MEMORY_METHOD)
     notes += [f"{CPU_METHOD} {IDLE_METHOD}"] if any(row.cpu.busy_cpus is not None for row in rows) else []
+    notes += [PACKAGE_METHOD] if any(row.cpu.package_j.value is not None for row in rows) else []
     notes += [WORK_METHOD] if any(row.counts for row in rows) else []
     notes += [FIRST_STAGE_METHOD] if any(row.first_stage for row in rows) else []
     notes += [*of_cost(rows, choice), *_of_tokens(rows), *of_carbon(rows), *_of_index_cost(rows, storage)]
@@ -177,11 +182,17 @@ def of_carbon(rows: Sequence[Row]) -> Iterator[str]:
     known = [row.carbon for row in rows if row.carbon.grams.value is not None]
     if known:
         names = list(dict.fromkeys(name for each in known for name in each.processors))
-        watts = ", ".join(names) if len(names) <= _MOST_PROCESSORS else f"{len(names)} processors"
-        gpus = any(each.gpu_measured for each in known)
-        kind = "the joules of GPUs are measured, the rest is an estimate" if gpus else "an estimate, not a measurement"
+        processors = ", ".join(names) if len(names) <= _MOST_PROCESSORS else f"{len(names)} processors"
+        watts = f"CPU time x watts of {processors} and " if names else ""
+        cpus, gpus = any(each.cpu_measured for each in known), any(each.gpu_measured for each in known)
+        parts = " and ".join([*(["CPU packages"] if cpus else []), *(["GPUs"] if gpus else [])])
+        kind = (
+            f"the joules of {parts} are measured, the rest is an estimate"
+            if parts
+            else "an estimate, not a measurement"
+        )
         yield (
-            f"gCO2e: {kind}, by CPU time x watts of {watts} and {known[0].grams_per_kwh:.4g} g per kWh "
+            f"gCO2e: {kind}, by {watts}{known[0].grams_per_kwh:.4g} g per kWh "
             f"({known[0].grid}), factors of {known[0].date}; other estimates of one machine are within the range."
         )
 

@@ -11,13 +11,13 @@ import datetime
 from bisect import bisect_right, insort
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
-from harness.analysis import axes, row_pricing
+from harness.analysis import axes, row_carbon, row_pricing
 from harness.analysis.axes import ComparisonGroup
 from harness.analysis.row_pricing import MachineChoice, Tariff
-from harness.analysis.table import Price, Row, Table, Validity
+from harness.analysis.table import Carbon, Price, Row, Table, Validity
 from harness.driver.records import Outcome
 from harness.errors import UsageError, counted
 from harness.estimate import Estimate
@@ -31,6 +31,7 @@ from harness.stats import competition_ranks
 SAME, CHEAPEST = "same instance", "cheapest type"
 # Two more ways, without a rented machine: the cost of tokens, for systems that name a language model, and serverless.
 TOKENS, METERED = "token prices", "serverless prices"
+_NO_CARBON = Carbon()
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,8 @@ class RowChange:
 
     ``before`` and ``same`` are on its own instance: published or measured, else the cheapest of the earlier date.
     ``tokens_before`` and ``tokens`` are the costs of its tokens, ``metered_before`` and ``metered`` of its queries at
-    the cheapest serverless offer of each date, without an instance.
+    the cheapest serverless offer of each date, without an instance; ``carbon_before`` and ``carbon`` its CO2e by the
+    factors of each date.
     """
 
     row: Row
@@ -66,6 +68,8 @@ class RowChange:
     tokens: PricedRow
     metered_before: PricedRow
     metered: PricedRow
+    carbon_before: Carbon = _NO_CARBON
+    carbon: Carbon = _NO_CARBON
 
     @property
     def pairs(self) -> dict[str, tuple[PricedRow, PricedRow]]:
@@ -135,8 +139,8 @@ class DatedPrices:
 class Repricing:
     """All changes between two price lists.
 
-    ``summary``: four sentences with all counts, and one each about token and serverless prices, if any;
-    ``token_dates``, ``serverless_dates``: their dates.
+    ``summary``: four sentences with all counts, and one each about token prices, serverless prices and CO2e, if any;
+    ``token_dates``, ``serverless_dates``, ``carbon_dates``: their dates.
     """
 
     before: DatedPrices
@@ -152,6 +156,7 @@ class Repricing:
     notes: tuple[str, ...]
     token_dates: tuple[str, ...] = ()
     serverless_dates: tuple[str, ...] = ()
+    carbon_dates: tuple[str, ...] = ()
 
 
 def other_prices(now: Snapshot, against: datetime.date | None = None) -> Snapshot:
@@ -185,6 +190,9 @@ def compare(measured: Table, before: Tariff, now: Tariff) -> Repricing:
     """
     rows = [row for row in measured.rows if row.outcome is Outcome.OK]
     changes = ranked(rows, [_priced(row, before, now) for row in rows])
+    carbon_dates = _carbon_dates(before, now)
+    if carbon_dates:
+        changes = tuple(_with_carbon(change, before, now) for change in changes)
     flips = tuple(flip for way in (SAME, CHEAPEST, TOKENS, METERED) for flip in order_flips(changes, way))
     best = tuple(change for way in (SAME, CHEAPEST) for change in cheapest_changes(changes, way))
     gone = tuple(_gone(changes, now))
@@ -201,10 +209,15 @@ def compare(measured: Table, before: Tariff, now: Tariff) -> Repricing:
         gone=gone,
         no_longer_provided=lost,
         newly_provided=new,
-        summary=(*_summary(changes, flips, best, gone, lost, dates), *_other_summaries(changes, flips)),
+        summary=(
+            *_summary(changes, flips, best, gone, lost, dates),
+            *_other_summaries(changes, flips),
+            *_carbon_summary(changes, carbon_dates),
+        ),
         notes=tuple(_notes(changes, now.choice, failed=len(measured.rows) - len(changes))),
         token_dates=_dates(changes, TOKENS, before.tokens, now.tokens),
         serverless_dates=_dates(changes, METERED, before.serverless, now.serverless),
+        carbon_dates=carbon_dates,
     )
 
 
@@ -352,11 +365,11 @@ def _summary(
     yield f"{counted(len(gone), 'instance type')} gone{of}; {counted(len(lost), 'profile')} no type provides any more."
 
 
-def _more_and_less(costs: Iterable[tuple[float | None, float | None]]) -> str:
-    """Count the rows with a cost at both dates, and those that cost more or less now."""
+def _more_and_less(costs: Iterable[tuple[float | None, float | None]], verb: str = "cost") -> str:
+    """Count the rows with a cost at both dates, and how many cost more or less now."""
     differences = [is_now - was for was, is_now in costs if was is not None and is_now is not None]
     more, less = sum(usd > 0 for usd in differences), sum(usd < 0 for usd in differences)
-    return f"of {counted(len(differences), 'row')} {more:,} cost more and {less:,} less"
+    return f"of {counted(len(differences), 'row')} {more:,} {verb} more and {less:,} less"
 
 
 def _dates(changes: Sequence[RowChange], way: str, before: DatedFile | None, now: DatedFile | None) -> tuple[str, ...]:
@@ -373,6 +386,25 @@ def _other_summaries(changes: Sequence[RowChange], flips: Sequence[OrderFlip]) -
         if any(None not in pair for pair in costs):
             flipped = counted(sum(flip.way == way for flip in flips), "verdict")
             yield f"By {way}: {_more_and_less(costs)}; {flipped} flipped."
+
+
+def _carbon_dates(before: Tariff, now: Tariff) -> tuple[str, ...]:
+    """Return the dates of the factors of carbon; empty if they are the same, or one is missing."""
+    dates = [each.carbon.factors.date for each in (before, now) if each.carbon is not None]
+    return tuple(dates) if len(set(dates)) == 2 else ()
+
+
+def _with_carbon(change: RowChange, before: Tariff, now: Tariff) -> RowChange:
+    architecture = row_pricing.measured_architecture(change.row)
+    was, is_now = (row_carbon.of_row(change.row, each.carbon, architecture) for each in (before, now))
+    return replace(change, carbon_before=was, carbon=is_now)
+
+
+def _carbon_summary(changes: Sequence[RowChange], dates: tuple[str, ...]) -> Iterator[str]:
+    """Count the changes of CO2e, if the dates have different factors."""
+    if dates:
+        grams = [(change.carbon_before.grams.value, change.carbon.grams.value) for change in changes]
+        yield f"By the carbon factors of {dates[1]} against {dates[0]}: {_more_and_less(grams, 'emit')}."
 
 
 def _gain(changes: Sequence[RowChange], side: int) -> int:

@@ -1,4 +1,4 @@
-"""The CO2e of a row's queries: measured CPU time, and joules of GPUs, times dated factors.  Pure."""
+"""The CO2e of a row's queries: measured CPU time, or joules of CPU packages and GPUs, times dated factors.  Pure."""
 
 from __future__ import annotations
 
@@ -28,14 +28,16 @@ def of_row(row: Row, rates: CarbonRates | None, architecture: str | None) -> Car
     work = query_work(row)
     if isinstance(work, str):
         return _missing(work)
-    names = rates.processors(str(row.machine.cpu_model), architecture or "") if row.machine else ()
-    if not names:
+    measured = work.package_j is not None
+    names = rates.processors(str(row.machine.cpu_model), architecture or "") if row.machine and not measured else ()
+    if not names and not measured:
         return _missing(f"the factors of {rates.factors.date} have no processor of its architecture")
     cases = carbon.grams_per_million(work, rates.factors, rates.grid, names)
     low, high = min(cases), max(cases)
     return Carbon(
         # Between ends that a factor divides and multiplies, the middle is the geometric one.
         grams=Estimate(math.sqrt(low * high), low, high),
+        cpu_measured=measured,
         gpu_measured=work.gpu_j > 0,
         processors=names,
         cases=cases,
@@ -60,7 +62,7 @@ def query_work(row: Row) -> QueryWork | str:
         if energy_j is None or not queries or row.scenario == "server":
             return "the energy of its GPUs is not known for a query; measure scenario single_stream or offline"
         gpu_j = energy_j / queries
-    return QueryWork(cpu_s.value, machine_s, row.cpus, row.memory_bytes / cost.GIB, gpu_j)
+    return QueryWork(cpu_s.value, machine_s, row.cpus, row.memory_bytes / cost.GIB, gpu_j, row.cpu.package_j.value)
 
 
 def _machine_s(row: Row) -> float | None:
@@ -87,17 +89,20 @@ def ratio(row: Row, other: Row) -> tuple[float, float]:
     """Return the least and the most CO2e of another row as a multiple of a row's; both rows have an estimate.
 
     Rows of one machine share their factors, so that each case is compared with the same one.  Factors of different
-    machines have nothing to do with each other: the ends of one are compared with the opposite ends of the other.
+    machines, and measured and estimated joules, have nothing to do with each other: the ends of one are compared with
+    the opposite ends of the other.
     """
     ours, theirs = row.carbon.cases, other.carbon.cases
-    if _machine(row) == _machine(other):
+    if _factors(row) == _factors(other):
         ratios = [its / mine for mine, its in zip(ours, theirs, strict=True)]
         return min(ratios), max(ratios)
     return min(theirs) / max(ours), max(theirs) / min(ours)
 
 
-def _machine(row: Row) -> tuple[object, ...]:
+def _factors(row: Row) -> tuple[object, ...]:
+    """Return what the factors of a row follow from: its machine, and whether the joules of its CPUs were measured."""
     machine = row.machine
-    return (
-        () if machine is None else (machine.cpu_model, machine.architecture, machine.instance_type, machine.host_cpus)
-    )
+    if machine is None:
+        return ()
+    same = (machine.cpu_model, machine.architecture, machine.instance_type, machine.host_cpus)
+    return (*same, row.carbon.cpu_measured)

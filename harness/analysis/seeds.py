@@ -117,7 +117,7 @@ def _mean_row(rows: Sequence[Row], members: Sequence[Row], model: str, values: P
         throughput_qps=_mean_of([row.throughput_qps for row in rows]),
         resources=_mean_record([row.resources for row in rows], _USED),
         index=_mean_record([row.index for row in rows], ("size_bytes", "build_s")),
-        cpu=_mean_record([row.cpu for row in rows], ("per_query_s", "busy_cpus", "driver_s")),
+        cpu=_mean_record([row.cpu for row in rows], ("per_query_s", "busy_cpus", "driver_s", "package_j")),
         cost=_mean_record([row.cost for row in rows], _COSTS),
         carbon=_mean_carbon([row.carbon for row in rows]),
         judged=_mean_record([row.judged for row in rows], ("unjudged_share",)),
@@ -144,7 +144,9 @@ def _mean_carbon(found: Sequence[Carbon]) -> Carbon:
     if first.grams.value is None:
         return first
     if len({each.processors for each in found}) > 1:
-        return Carbon(grams=Estimate(None, reason="its seeds ran on different processors"))
+        return Carbon(
+            grams=Estimate(None, reason="its seeds ran on different processors, or only some have measured joules")
+        )
     cases = zip(*(each.cases for each in found), strict=True)
     means = tuple(sum(case) / len(found) for case in cases)
     return replace(first, grams=_mean_of([each.grams for each in found]), cases=means)

@@ -248,11 +248,13 @@ class CpuUse:
     """CPU time of a query over all trials, as the kernel counted it, and the mean number of busy CPUs meanwhile.
 
     ``driver_s`` is harness's own part of ``per_query_s``: the null system's in the same envelope (``None``: not known).
+    ``package_j`` is the energy of a query: of the whole packages over the trials, harness's work and waiting included.
     """
 
     per_query_s: Estimate = Estimate(None)
     busy_cpus: float | None = None
     driver_s: float | None = None
+    package_j: Estimate = Estimate(None)
 
     @property
     def of_system_s(self) -> Estimate:
@@ -315,8 +317,9 @@ class Carbon:
     """Greenhouse gas of a million queries, g CO2e, as an estimate (:mod:`harness.analysis.row_carbon`).
 
     ``grams`` has the least and the most of all ``cases``: each of the ``processors`` that may have run the queries,
-    with and without a power of memory, at both ends of the spread between estimates.  ``gpu_measured``: the
-    joules of GPUs are in it, as measured.  ``date``: the factors' date; ``grid`` has ``grams_per_kwh``.
+    with and without a power of memory, at both ends of the spread between estimates.  ``cpu_measured`` and
+    ``gpu_measured``: the joules of CPU packages (then no processor is named) and of GPUs are in it, as measured.
+    ``date``: the factors' date; ``grid`` has ``grams_per_kwh``.
     """
 
     grams: Estimate = Estimate(None)
@@ -325,6 +328,7 @@ class Carbon:
     date: str | None = None
     grid: str | None = None
     grams_per_kwh: float | None = None
+    cpu_measured: bool = False
     gpu_measured: bool = False
 
     @property
@@ -332,7 +336,10 @@ class Carbon:
         """The part of the energy that was measured, in words; ``None``: there is no estimate."""
         if self.grams.value is None:
             return None
-        return "GPUs measured, CPUs and memory estimated" if self.gpu_measured else "estimated"
+        gpus = self.gpu_measured
+        if self.cpu_measured:
+            return f"CPU packages{' and GPUs' if gpus else ''} measured, memory estimated"
+        return "GPUs measured, CPUs and memory estimated" if gpus else "estimated"
 
 
 @dataclass(frozen=True, kw_only=True)

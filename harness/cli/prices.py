@@ -24,7 +24,7 @@ from harness.cli.output import FORMATS, Destination, columns, destination_option
 from harness.cli.stored_results import StoredResults, measures_option, stored_results
 from harness.driver.records import Envelope
 from harness.errors import UsageError
-from harness.pricing import offers, serverless, token_prices
+from harness.pricing import carbon, offers, serverless, token_prices
 from harness.report.instances import instances_document, snapshot_ages
 from harness.report.repricing import repricing_document
 from harness.untrusted import one_line
@@ -150,12 +150,21 @@ def reprice(stored: StoredResults, against: datetime.date | None, destination: D
     before = repricing.other_prices(now, against)
     tokens, by_use = stored.selection.tokens(), stored.selection.serverless()
     rows = stored.read().table
+    rates = stored.selection.carbon(now)
+    dates = (
+        (
+            before,
+            token_prices.other_snapshot(tokens, against),
+            serverless.other_snapshot(by_use, against),
+            carbon.other_rates(rates, f"{now.provider}/{now.region}", against),
+        ),
+        (now, tokens, by_use, rates),
+    )
     tariffs = (
-        row_pricing.tariff(snapshot, choice=stored.selection.choice, tokens=of_date, serverless=serverless_of_date)
-        for snapshot, of_date, serverless_of_date in (
-            (before, token_prices.other_snapshot(tokens, against), serverless.other_snapshot(by_use, against)),
-            (now, tokens, by_use),
+        row_pricing.tariff(
+            snapshot, choice=stored.selection.choice, tokens=of_date, serverless=serverless_of_date, rates=factors
         )
+        for snapshot, of_date, serverless_of_date, factors in dates
     )
     repriced = repricing.compare(rows, *tariffs)
     destination.show_report(repricing_document(repriced))

@@ -202,6 +202,8 @@ def collect(job: LaunchRequest, ended: LaunchEnd, unknown_ids: Callable[[set[str
             canary=ended.canary,
             counters=ended.counters.summary(phases),
             trial_cpu=ended.counters.by_trial(phases) if job.spec.pause else (),
+            # Another job's work is in a package's energy.
+            trial_energy=ended.counters.energy_by_trial(phases) if job.spec.pause and not shared_host() else (),
             gpu=ended.gpus.summary(phases) if ended.gpus else None,
             placement=ended.placement,
             ready_s=ended.ready_s,

@@ -41,7 +41,7 @@ from harness.launch.images import emulation, platforms, recipes, side_by_side
 from harness.launch.images.builder import Image, ImageBuilder
 from harness.launch.images.engine_build import BuildLimits
 from harness.launch.images.systems import System
-from harness.launch.monitor import gpu
+from harness.launch.monitor import gpu, rapl
 from harness.launch.monitor.canary import Canary
 from harness.launch.monitor.sampler import Sampler
 from harness.launch.monitor.sources import CgroupSource, JobSource
@@ -167,6 +167,7 @@ class DockerLauncher(Launcher):
                 return LaunchEnd(stopped=_refused(error), placement=placement)
             # GPUs before the start: the baseline is what they hold without the job.
             gpus = stack.enter_context(gpu.following(envelope.gpus))
+            packages = stack.enter_context(rapl.following(placement.cpus))
             canary = CanaryLog(self._canary, placement, job, gpus)
             canary.take("before")
             started, watch = time.monotonic(), JobWatch(job)
@@ -175,7 +176,7 @@ class DockerLauncher(Launcher):
                 return LaunchEnd(stopped=refused, placement=placement)
             waiting = ContainerWait(container)
             group = _group(container)
-            with _sampling(group, placement, gpus) as sampler:
+            with _sampling(group, placement, gpus, packages) as sampler:
                 stopped = limit_mismatch(group, envelope, placement.cpuset) or follow(
                     watch, waiting.ended, progress, canary, sampler, lambda: limit_change(group, placement.cpuset)
                 )
@@ -293,11 +294,16 @@ def _group(container: Container) -> cgroup.Cgroup | None:
 
 
 @contextmanager
-def _sampling(group: cgroup.Cgroup | None, placement: Placement, gpus: gpu.JobGpus | None) -> Iterator[Sampler]:
+def _sampling(
+    group: cgroup.Cgroup | None,
+    placement: Placement,
+    gpus: gpu.JobGpus | None,
+    packages: rapl.PackageCounters | None,
+) -> Iterator[Sampler]:
     """Sample the container's cgroup from the host, where the host shows it."""
     with closing(OpenFiles()) as files:
         source = CgroupSource(replace(group, read=files), placement.cpus) if group else JobSource()
-        with Sampler(source, gpus) as sampler:
+        with Sampler(source, gpus, packages) as sampler:
             yield sampler
 
 

@@ -8,12 +8,13 @@ from collections.abc import Iterator, Sequence
 
 import psutil
 
+from harness.driver.procfs import read_text
 from harness.errors import counted
 from harness.launch import cpu_placement, host
 from harness.launch.base import Launcher
 from harness.launch.checks import Check, Level, warn_if
 from harness.launch.images import platforms
-from harness.launch.monitor import gpu
+from harness.launch.monitor import gpu, rapl
 from harness.launch.monitor.canary import Canary
 from harness.results.schema import CanaryReading, Placement
 
@@ -31,6 +32,7 @@ def examine(launcher: type[Launcher]) -> Iterator[Check]:
     yield _swap()
     yield _load()
     yield _canary()
+    yield _cpu_energy()
     yield _gpu()
 
 
@@ -101,6 +103,12 @@ def canary_spreads(readings: Sequence[CanaryReading]) -> dict[str, float]:
     """Return by how much the slowest reading exceeds the fastest, as a share, for ``CPU`` and ``memory``."""
     times = {"CPU": [reading.cpu_s for reading in readings], "memory": [reading.memory_s for reading in readings]}
     return {name: max(values) / min(values) - 1 for name, values in times.items()}
+
+
+def _cpu_energy() -> Check:
+    found = rapl.counters_of(os.sched_getaffinity(0), read_text)
+    fact = f"not counted: {found}" if isinstance(found, str) else "counted for jobs that have all CPUs of a package"
+    return Check(Level.OK, "CPU energy", fact)
 
 
 def _gpu() -> Check:

@@ -27,7 +27,7 @@ from harness.launch.base import LaunchEnd, Launcher, LaunchRequest, Prepared, St
 from harness.launch.checks import Check, warn_if
 from harness.launch.images import assets, driver_code, locks, platforms, recipes
 from harness.launch.images.systems import WHOLE_ENGINE, System
-from harness.launch.monitor import gpu
+from harness.launch.monitor import gpu, rapl
 from harness.launch.monitor.canary import Canary
 from harness.launch.monitor.sampler import Sampler
 from harness.launch.monitor.sources import ProcessSource
@@ -148,6 +148,7 @@ class ProcessLauncher(Launcher):
             (job.folder / "log").open("w+b") as log,
             host.aside(placement),
             gpu.following(job.spec.envelope.gpus) as gpus,
+            rapl.following(placement.cpus) as packages,
         ):
             job.write_spec(placement.cpuset)
             before = _entries(job)
@@ -166,7 +167,7 @@ class ProcessLauncher(Launcher):
             )
             ended = threading.Event()
             threading.Thread(target=_wait, args=(child, ended), daemon=True, name="child-wait").start()
-            with Sampler(ProcessSource(child.pid, placement.cpus), gpus) as sampler:
+            with Sampler(ProcessSource(child.pid, placement.cpus), gpus, packages) as sampler:
                 try:
                     stopped = follow(watch, ended, progress, canary_log, sampler)
                 finally:

@@ -21,11 +21,12 @@ from harness.pricing.dated_files import DatedFile
 
 FORMULA = (
     "g CO2e of a query = J x PUE / 3,600,000 x g per kWh; J = CPU-seconds x busy watts of a vCPU + idle CPU-seconds x "
-    "idle watts + seconds x GiB x watts of a GiB, and the joules of GPUs where they were measured"
+    "idle watts + seconds x GiB x watts of a GiB; measured joules of CPU packages replace the first two terms, "
+    "measured joules of GPUs are added"
 )
 RANGE = (
     "The range has each processor that may have run the queries, with and without watts of memory, and on both sides "
-    "the factor by which others' estimates of one machine differ."
+    "the factor by which others' estimates of one machine differ. Measured joules are not widened."
 )
 J_PER_KWH = 3.6e6
 
@@ -109,6 +110,18 @@ def rates(
     return CarbonRates(factors, Electricity(f"{grams:g} g/kWh, as given", grams))
 
 
+def other_rates(
+    now: CarbonRates | None, market: str, against: datetime.date | None = None, root: Path | None = None
+) -> CarbonRates | None:
+    """Return the rates to compare with: of a date, else the newest others; ``None``: there are none.
+
+    Raises:
+        FileError: a file is wrong.
+    """
+    factors = dated_files.other(read_factors(root), now.factors if now else None, against)
+    return _of_region(factors, market, given=False) if factors else None
+
+
 def _of_region(factors: CarbonFactors, name: str, *, given: bool) -> CarbonRates:
     matching = [region for region in factors.grid if name in (region, region.partition("/")[2])]
     if matching:
@@ -121,13 +134,17 @@ def _of_region(factors: CarbonFactors, name: str, *, given: bool) -> CarbonRates
 
 @dataclass(frozen=True)
 class QueryWork:
-    """The work of a mean query: CPU-seconds, seconds of the machine, its CPUs and memory, joules of its GPUs."""
+    """The work of a mean query: CPU-seconds, seconds of the machine, its CPUs and memory, joules of its GPUs.
+
+    ``package_j`` are the joules of its CPU packages; ``None``: not measured.
+    """
 
     cpu_s: float
     machine_s: float
     cpus: int
     memory_gib: float
     gpu_j: float = 0.0
+    package_j: float | None = None
 
     @property
     def idle_cpu_s(self) -> float:
@@ -141,16 +158,23 @@ def grams_per_million(
     """Return grams of CO2e of a million queries in each case, in a fixed order.
 
     The watts of a vCPU include a server's memory, so that watts of memory may count twice: every other case has them.
-    Joules of GPUs are measured, and the same in all cases.
-    """
+    Measured joules are the same in all cases.  The joules of CPU packages leave two cases: they have no memory in them.
 
+    Args:
+        work: of a mean query.
+        factors: watts and PUE.
+        grid: the electricity.
+        names: processors that may have run the queries; not read where joules of CPU packages were measured.
+    """
     grams_per_j = factors.pue / J_PER_KWH * grid.grams_per_kwh * 1e6
-    idle_cpu_s, memory_j = work.idle_cpu_s, work.machine_s * work.memory_gib * factors.memory_w_per_gib
-    cases = []
-    for name in names:
-        watts = factors.processors[name]
-        cpu_j = work.cpu_s * watts.busy_w + idle_cpu_s * watts.idle_w
-        for estimated_j in (cpu_j, cpu_j + memory_j):
-            cases.append((estimated_j / factors.spread + work.gpu_j) * grams_per_j)
-            cases.append((estimated_j * factors.spread + work.gpu_j) * grams_per_j)
-    return tuple(cases)
+    memory_j = work.machine_s * work.memory_gib * factors.memory_w_per_gib
+    measured_j, estimates_j = work.gpu_j + (work.package_j or 0.0), [memory_j]
+    if work.package_j is None:
+        watts = [factors.processors[name] for name in names]
+        of_cpus = [work.cpu_s * each.busy_w + work.idle_cpu_s * each.idle_w for each in watts]
+        estimates_j = [cpu_j + more_j for cpu_j in of_cpus for more_j in (0.0, memory_j)]
+    return tuple(
+        (spread_j + measured_j) * grams_per_j
+        for estimated_j in estimates_j
+        for spread_j in (estimated_j / factors.spread, estimated_j * factors.spread)
+    )

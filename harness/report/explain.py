@@ -243,12 +243,14 @@ def _carbon(row: Row) -> str:
     if found.grams.value is None or isinstance(work, str):
         return f"There is no estimate of CO2e: {found.grams.reason}."
     gpus = f", {number(work.gpu_j)} J of GPUs as measured" if found.gpu_measured else ""
+    cpus = f"{number(work.cpu_s, 1e3)} ms of CPU time, {number(work.idle_cpu_s, 1e3)} ms of idle CPUs"
+    watts = f"Watts of a vCPU of {' or '.join(found.processors)}, "
+    if found.cpu_measured:
+        cpus, watts = f"{number(work.package_j)} J of CPU packages as measured", "Electricity of "
     return (
-        f"{row_figures.carbon_cell(row)} g CO2e per million queries, {found.source}. A query takes "
-        f"{number(work.cpu_s, 1e3)} ms of CPU time, {number(work.idle_cpu_s, 1e3)} ms of idle CPUs, "
-        f"{number(work.machine_s, 1e3)} ms of {work.memory_gib:.3g} GiB{gpus}. Watts of a vCPU of "
-        f"{' or '.join(found.processors)}, {found.grams_per_kwh:.4g} g per kWh ({found.grid}), factors of {found.date}."
-        f" {carbon.FORMULA}. {carbon.RANGE}"
+        f"{row_figures.carbon_cell(row)} g CO2e per million queries, {found.source}. A query takes {cpus}, "
+        f"{number(work.machine_s, 1e3)} ms of {work.memory_gib:.3g} GiB{gpus}. {watts}"
+        f"{found.grams_per_kwh:.4g} g per kWh ({found.grid}), factors of {found.date}. {carbon.FORMULA}. {carbon.RANGE}"
     )
 
 

@@ -45,7 +45,7 @@ from harness.report.document import (
 from harness.report.figures import Figure
 from harness.report.groups import group_words
 from harness.report.main_table import name_columns, profile_column
-from harness.report.row_figures import THROUGHPUT, all_columns, priced_by_hour, priced_from
+from harness.report.row_figures import THROUGHPUT, all_columns, carbon_cell, priced_by_hour, priced_from
 
 # Version of the JSON and CSV.
 REPRICE_VERSION = 1
@@ -54,6 +54,7 @@ _MOST = 50
 # The fields of a change that are priced rows.
 _WAYS = ("before", "same", "cheapest_before", "cheapest")
 _OTHER_WAYS = {TOKENS: ("tokens_before", "tokens"), METERED: ("metered_before", "metered")}
+_CARBON_WAYS = ("carbon_before", "carbon")
 
 
 def repricing_document(repricing: Repricing) -> ReportDocument:
@@ -85,6 +86,9 @@ def _answer(repricing: Repricing, escape: Escape) -> Section:
         priced = [change for change in repricing.changes if None not in [each.cost.value for each in change.pairs[way]]]
         named = [*(column_of(column, attrgetter("row")) for column in keys), *others]
         grids = (*grids, grid_of(priced, named, keys=len(keys))) if priced else grids
+    if repricing.carbon_dates:
+        named = [*(column_of(column, attrgetter("row")) for column in keys), *_carbon_columns(repricing)]
+        grids = (*grids, grid_of(repricing.changes, named, keys=len(keys)))
     title = f"{now.provider} {now.region}, {now.term}: {caption}"
     shown = [line for line in repricing.summary if not line.startswith("0 ")][: MOST_LINES - 1]
     return Section(
@@ -172,6 +176,7 @@ def _rows(repricing: Repricing, notes: Footnotes) -> Grid:
         ),
         ("rank: same instance, cheapest types", False, _ranks),
         *(column for _, others in _other_columns(repricing) for column in others),
+        *_carbon_columns(repricing),
         ("validity", False, lambda change: change.row.validity.value),
     ]
     return grid_of(changes, columns, caption=caption, keys=len(keys) + 1)
@@ -207,6 +212,16 @@ def _other_cost(heading: str, way: str, side: int) -> GridColumn[RowChange]:
 
 def _other_change(heading: str, way: str) -> GridColumn[RowChange]:
     return heading, True, lambda change: _percent(*change.pairs[way])
+
+
+def _carbon_columns(repricing: Repricing) -> list[GridColumn[RowChange]]:
+    """Return the CO2e at both dates; none where they have the same factors."""
+
+    def cell(way: str) -> Callable[[RowChange], str]:
+        return lambda change: carbon_cell(replace(change.row, carbon=getattr(change, way)))
+
+    ways = zip(_CARBON_WAYS, repricing.carbon_dates, strict=False)
+    return [(f"gCO2e/1M, {date}", True, cell(way)) for way, date in ways]
 
 
 def _percent(was: PricedRow, is_now: PricedRow) -> str:
@@ -278,6 +293,7 @@ def _csv_columns(repricing: Repricing) -> list[tuple[str, Callable[[RowChange], 
         ("cost_model", lambda change: cost_model(change.row)),
         *(column for way in _WAYS for column in _csv_prices(way, before if way.endswith("before") else now)),
         *(column for way, date in _other_dates(repricing) for column in _csv_other(way, date)),
+        *(column for way in zip(_CARBON_WAYS, repricing.carbon_dates, strict=False) for column in _csv_carbon(*way)),
         *facts("key", "stand_in", *(["origin"] if merged else [])),
     ]
 
@@ -320,6 +336,11 @@ def _csv_other(way: str, date: str) -> list[tuple[str, Callable[[RowChange], Val
         (f"{way}_usd_per_million_queries", attrgetter(f"{way}.cost.value")),
         (f"{way}_rank", attrgetter(f"{way}.rank")),
     ]
+
+
+def _csv_carbon(way: str, date: str) -> list[tuple[str, Callable[[RowChange], Value]]]:
+    ends = ((f"{way}_gco2e_per_million_{end}", attrgetter(f"{way}.grams.{end}")) for end in ("low", "high"))
+    return [(f"{way}_factors_date", lambda _: date), *ends]
 
 
 def cost_model(row: Row) -> str:

@@ -240,6 +240,11 @@ FIXED: dict[str, tuple[Figure, ...]] = {
             "resources.gpu_energy_j",
             label="energy of the GPUs", optional=True, places=_DETAIL,
         ),
+        figure_of(
+            "joules_per_query", "J", "energy of a query, measured: whole CPU packages, with idle draw", "cpu.package_j",
+            interval="95 % interval, for fresh processes", bounds="95 %", label="energy of the CPU packages",
+            header="CPU J per query (95 %)", optional=True, method=notes.PACKAGE_METHOD,
+        ),
         _memory(
             "index_mib", "size of the index", "index.size_bytes",
             short="index", label="index", method="", told="Index", places=FOREMOST,

@@ -133,6 +133,19 @@ class TrialCpu:
 
 
 @dataclass(frozen=True)
+class TrialEnergy:
+    """Energy of the CPU packages of a job (``package_j``) in one trial, by their counters (RAPL), idle draw included.
+
+    Counted over ``wall_s``, from just before the trial to just after it.  Only of a job that had all CPUs of its
+    packages, on a host without other jobs that is not a virtual machine.
+    """
+
+    trial: int
+    package_j: float
+    wall_s: float
+
+
+@dataclass(frozen=True)
 class GpuUse:
     """NVML's counters of a job's GPUs, all together; ``None``: not reported.
 
@@ -341,8 +354,8 @@ class Observed:
 
     ``throttled_periods`` and ``oom_kills`` are the kernel's counters as the host read them, because an image's claim
     proves nothing. ``canary`` was read before, between and after the trials, or before and after the build.
-    ``counters`` cover the trials, or the build alone; ``trial_cpu`` has each trial whose start and end were read.
-    ``gpu`` is ``None`` for a job without GPUs, or where they
+    ``counters`` cover the trials, or the build alone; ``trial_cpu`` has each trial whose start and end were read,
+    ``trial_energy`` as far as its packages were the job's. ``gpu`` is ``None`` for a job without GPUs, or where they
     could not be followed. ``ready_s``: from the start of the container or process until it asked for its first queries.
     ``shared_host``: other jobs of AWS Batch may have run there at the same time.
     """
@@ -354,6 +367,7 @@ class Observed:
     canary: tuple[CanaryReading, ...] = ()
     counters: Counters = Counters()
     trial_cpu: tuple[TrialCpu, ...] = ()
+    trial_energy: tuple[TrialEnergy, ...] = ()
     gpu: GpuUse | None = None
     placement: Placement | None = None
     ready_s: float | None = None

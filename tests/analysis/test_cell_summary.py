@@ -15,7 +15,7 @@ from harness.analysis.table import Validity
 from harness.driver.records import Outcome, Probe, ScenarioParams
 from harness.pricing.prices import Snapshot
 from harness.results.isolation import CONTAINER, PROCESS
-from harness.results.schema import NULL_SYSTEM, Cell, Memory, Placement, Result, TrialCpu
+from harness.results.schema import NULL_SYSTEM, Cell, Memory, Placement, Result, TrialCpu, TrialEnergy
 from tests.support import sample_records
 from tests.support.sample_records import FakeJob
 from tests.support.stored_jobs import MIB, QUERIES, Maker, build_table, one
@@ -103,6 +103,41 @@ def test_cpu_time_of_a_query_is_the_counted_time_less_that_of_the_null_system(
     (row,) = build_table([*jobs, null], snapshot=snapshot).rows
     # 0.5 of its 1.5 ms are harness's own: 0.2 CPUs of one remain.
     assert row.cpu.of_system_s.value == pytest.approx(1e-3) and row.idle_share == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize(
+    ("joules", "wall_s", "expected", "reason"),
+    [
+        # 105 J over 5 x 140 queries, and the interval of the CPU time above, 100 times as wide.
+        ((21.0, 21.0, 21.0, 28.0, 14.0), 0.8, (0.15, 0.1061, 0.1939), None),
+        ((21.0, 21.0, 21.0, 28.0, None), 0.8, (None,) * 3, "was not counted"),
+        ((21.0, 21.0, 21.0, 28.0, -1.0), 0.8, (None,) * 3, "was not counted"),
+        (
+            (21.0, 21.0, 21.0, 28.0, 14.0),
+            1.5,
+            (None,) * 3,
+            "was counted over 7.5 s for 3.5 s of trials; measure longer",
+        ),
+    ],
+)
+def test_energy_of_a_query_is_that_of_the_packages_over_the_trials(
+    interleaved: Interleaved,
+    snapshot: Snapshot,
+    joules: tuple[float | None, ...],
+    wall_s: float,
+    expected: tuple[float | None, ...],
+    reason: str | None,
+) -> None:
+    jobs = []
+    for job, package_j in zip(interleaved(), joules, strict=True):
+        number = job.result.spec.job
+        energy = () if package_j is None else (TrialEnergy(number, package_j, wall_s),)
+        changes = {"trial_cpu": (TrialCpu(number, 0.2, 0.7),), "trial_energy": energy}
+        jobs.append(replace(job, result=sample_records.nested(job.result, changes)))
+    found = one(jobs, snapshot).cpu.package_j
+    ends = (found.value, found.low, found.high)
+    assert tuple(None if end is None else round(end, 4) for end in ends) == expected
+    assert (reason is None) == (found.reason is None) and (reason or "") in str(found.reason)
 
 
 def test_cold_start_is_the_time_to_the_first_queries_and_the_first_answer(

@@ -17,11 +17,12 @@ import pytest
 from harness.analysis import published as published_tables
 from harness.analysis import reprice, row_pricing
 from harness.analysis.reprice import CHEAPEST, SAME, TOKENS, Repricing
-from harness.analysis.table import Row, Table, Validity
+from harness.analysis.table import CpuUse, Row, Table, Validity
 from harness.driver.records import Outcome
 from harness.errors import UsageError
 from harness.estimate import Estimate
 from harness.pricing import prices, serverless
+from harness.pricing.carbon import CarbonFactors, CarbonRates, Electricity, ProcessorWatts
 from harness.pricing.instances import TypeChoice
 from harness.pricing.token_prices import ModelPrice, TokenSnapshot
 from harness.report import writers
@@ -352,6 +353,40 @@ def test_metered_prices_are_compared_at_both_dates(root: Path) -> None:
     assert f"metered US$/1M, {BEFORE}" in render(found, "md")
     header, line, _ = list(csv.reader(io.StringIO(render(found, "csv"))))
     assert line[header.index("metered_usd_per_million_queries")].startswith("0.4879")
+
+
+def test_co2e_is_shown_at_both_dates_where_their_factors_differ(root: Path) -> None:
+    def rates(date: str, grams: float) -> CarbonRates:
+        factors = CarbonFactors(
+            date=date,
+            source="a list",
+            licence="MIT",
+            spread=2,
+            pue=1.2,
+            memory_w_per_gib=0.5,
+            grid={"x/here": grams},
+            processors={"any": ProcessorWatts(architecture="x86_64", idle_w=1, busy_w=3)},
+        )
+        return CarbonRates(factors, Electricity("x/here", grams))
+
+    def repriced(*both: CarbonRates) -> Repricing:
+        tariffs = [row_pricing.tariff(prices.snapshot(BEFORE, root=root), root, rates=each) for each in both]
+        return reprice.compare(Table((busy, row("idle", 2, 4, 0.02)), ("RR@10",)), *tariffs)
+
+    # As in tests/pricing/test_carbon.py: 5 to 28 g at 300 g per kWh; 150 g halve them.
+    busy = row("busy", 2, 4, 0.02, cpu=CpuUse(per_query_s=Estimate(0.03)))
+    old, new = rates("2026-01-01", 300), rates("2026-06-01", 150)
+    found = repriced(old, new)
+    assert found.carbon_dates == ("2026-01-01", "2026-06-01")
+    assert found.summary[-1] == (
+        "By the carbon factors of 2026-06-01 against 2026-01-01: of 1 row 0 emit more and 1 less."
+    )
+    (line, other) = csv.DictReader(io.StringIO(render(found, "csv")))
+    ends = [f"{way}_gco2e_per_million_{end}" for way in ("carbon_before", "carbon") for end in ("low", "high")]
+    assert [float(line[name]) for name in ends] == pytest.approx([5, 28, 2.5, 14])
+    assert [other[name] for name in ends] == [""] * 4 and line["carbon_factors_date"] == "2026-06-01"
+    assert "5.00–28.0" in render(found, "md") and "gCO2e/1M, 2026-06-01" in render(found, "md")
+    assert repriced(new, new).carbon_dates == () and "gCO2e" not in render(repriced(new, new), "md")
 
 
 def model_price(cost_in: float, cost_out: float) -> ModelPrice:

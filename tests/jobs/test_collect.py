@@ -252,6 +252,18 @@ def test_kills_that_the_host_did_not_see_are_never_oom(left: Left) -> None:
     left.ends(Outcome.CRASH, "planted", replace(ENDED, exit_code=1))
 
 
+@pytest.mark.parametrize(("shared", "joules"), [("0", [2.5]), ("1", [])])
+def test_energy_of_packages_is_stored_where_no_other_job_shares_the_host(
+    left: Left, monkeypatch: pytest.MonkeyPatch, shared: str, joules: list[float]
+) -> None:
+    monkeypatch.setenv("HARNESS_SHARED_HOST", shared)
+    left.job = replace(left.job, spec=replace(SPEC, pause=True))
+    left.measured(replace(MEASURED, phases=(Phase("trial-0", 10, 20),)))
+    readings = (CounterReading(9, 0, package_uj=0), CounterReading(21, 5, package_uj=2_500_000))
+    seen = left.collect(replace(ENDED, counters=CounterTrace(readings))).observed
+    assert [one.package_j for one in seen.trial_energy] == joules and len(seen.trial_cpu) == 1
+
+
 def test_counters_of_the_kernel_are_those_that_the_host_read(left: Left) -> None:
     left.measured(replace(MEASURED, peak_cgroup_bytes=1 << 40, throttled_periods=9, oom_kills=9))
     trace = MemoryTrace(peak_cgroup_bytes=5 << 20, source="cgroup v2")

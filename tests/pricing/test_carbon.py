@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from harness.analysis import row_carbon
+from harness.analysis import notes, row_carbon
 from harness.analysis.table import CpuUse, Row
 from harness.errors import FileError, UnknownName, UsageError
 from harness.estimate import Estimate
 from harness.pricing import carbon
 from harness.pricing.carbon import CarbonRates
+from harness.report import explain
 from harness.untrusted import ForeignText
 from tests.support import sample_records
 
@@ -72,6 +73,12 @@ def row(model: str = "New 9", cpu_s: float = 0.03, **changes: Any) -> Row:
     return sample_records.row(**{**fields, **changes})
 
 
+def measured(package_j: float = 0.5, **changes: Any) -> Row:
+    """Return such a row of an unknown processor whose CPU packages took so many joules a query."""
+    cpu = CpuUse(per_query_s=Estimate(0.03), package_j=Estimate(package_j))
+    return row("Other", **{"cpu": cpu, **changes})
+
+
 def estimated(one: Row, rates: CarbonRates | None) -> Row:
     return replace(one, carbon=row_carbon.of_row(one, rates, "x86_64"))
 
@@ -93,12 +100,21 @@ def estimated(one: Row, rates: CarbonRates | None) -> Row:
         (row(cpu_s=0.015, scenario="offline", throughput_qps=Estimate(100.0)), 5 / 2, (5 + 2) * 2),
         # GPUs took 30 J for 30 queries in each of 10 trials, as measured: 0.1 J more in each case.
         (row(gpus=1, gpu_energy_j=30.0, queries=30, trials=10), 10 / 2 + 10, (10 + 4) * 2 + 10),
+        # The CPU packages took 0.5 J, as measured, whatever the processor: only the memory's 0.04 J are an estimate.
+        (measured(), 50 + 4 / 2, 50 + 4 * 2),
+        (measured(gpus=1, gpu_energy_j=30.0, queries=30, trials=10), 60 + 4 / 2, 60 + 4 * 2),
     ],
 )
 def test_grams_of_a_million_queries_are_a_range(one: Row, low: float, high: float, rates: CarbonRates) -> None:
     found = estimated(one, rates).carbon
     assert (found.grams.low, found.grams.high) == (pytest.approx(low), pytest.approx(high))
-    assert found.source == ("GPUs measured, CPUs and memory estimated" if one.gpus else "estimated")
+    sources = {
+        (False, False): "estimated",
+        (False, True): "GPUs measured, CPUs and memory estimated",
+        (True, False): "CPU packages measured, memory estimated",
+        (True, True): "CPU packages and GPUs measured, memory estimated",
+    }
+    assert found.source == sources[one.cpu.package_j.value is not None, one.gpus > 0]
     assert (found.date, found.grid, found.grams_per_kwh) == ("2026-01-01", "aws/here", 300)
 
 
@@ -135,6 +151,30 @@ def test_rows_of_one_machine_are_ordered_although_their_ranges_overlap(rates: Ca
     assert row_carbon.least([quick, slow]) is None
 
 
+def test_measured_joules_are_compared_with_each_other_case_by_case(rates: CarbonRates) -> None:
+    less, more, guess = (estimated(one, rates) for one in (measured(), measured(1.0), row("Other")))
+    # 52 to 58 g against 102 to 108 g, with the same watts of memory.
+    assert row_carbon.ratio(less, more) == (pytest.approx(108 / 58), pytest.approx(102 / 52))
+    assert row_carbon.least([more, less]) is less
+    # An estimate of the same machine, 5 to 60 g, shares nothing with them.
+    assert row_carbon.ratio(less, guess) == (pytest.approx(5 / 58), pytest.approx(60 / 52))
+    assert row_carbon.least([less, guess]) is None
+
+
+def test_sentences_name_the_measured_joules_and_no_watts_of_a_processor(rates: CarbonRates) -> None:
+    one = estimated(measured(gpus=1, gpu_energy_j=30.0, queries=30, trials=10), rates)
+    text = dict(explain.row_paragraphs(one))["Carbon"]
+    assert text.startswith(
+        "62.0–68.0 g CO2e per million queries, CPU packages and GPUs measured, memory estimated. A query takes 0.500 J "
+        "of CPU packages as measured, 20.0 ms of 4 GiB, 0.100 J of GPUs as measured. Electricity of 300 g per kWh "
+        "(aws/here),"
+    )
+    (note,) = notes.of_carbon([one])
+    assert note.startswith(
+        "gCO2e: the joules of CPU packages and GPUs are measured, the rest is an estimate, by 300 g per kWh (aws/here),"
+    )
+
+
 def test_the_grid_is_a_region_or_a_number(tmp_path: Path) -> None:
     add(tmp_path, "2026-01-01")
     for market, grid, expected in (
@@ -164,6 +204,16 @@ def test_factors_are_the_newest_up_to_a_date(tmp_path: Path) -> None:
         UsageError, match="no carbon factors from 2025-01-01 or before; choose one of these dates: 2026"
     ):
         carbon.rates("aws/here", as_of=datetime.date(2025, 1, 1), root=tmp_path)
+
+
+def test_other_factors_are_of_a_date_or_the_newest_that_differ(tmp_path: Path) -> None:
+    for date in ("2026-01-01", "2026-03-01", "2026-06-01"):
+        add(tmp_path, date)
+    now = carbon.rates("aws/here", root=tmp_path)
+    for against, expected in ((None, "2026-03-01"), ("2026-02-01", "2026-01-01"), ("2025-01-01", None)):
+        day = datetime.date.fromisoformat(against) if against else None
+        found = carbon.other_rates(now, "aws/here", day, tmp_path)
+        assert (found and found.factors.date) == expected
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Self
 
 from harness.launch.monitor.gpu import JobGpus
+from harness.launch.monitor.rapl import PackageCounters
 from harness.launch.monitor.sources import JobSource
 from harness.launch.monitor.traces import CounterReading, CounterTrace, GpuMoment, GpuTrace, MemoryTrace
 
@@ -85,9 +87,16 @@ def _paced(read: Callable[[], None], least_s: float) -> float:
 class Sampler(threading.Thread):
     """A thread that reads a source during a ``with`` block; GPUs have a thread of their own."""
 
-    def __init__(self, source: JobSource, gpus: JobGpus | None = None, interval_s: float = INTERVAL_S) -> None:
+    def __init__(
+        self,
+        source: JobSource,
+        gpus: JobGpus | None = None,
+        packages: PackageCounters | None = None,
+        interval_s: float = INTERVAL_S,
+    ) -> None:
         super().__init__(daemon=True, name="sampler")
         self._source = source
+        self._packages = packages
         self._gpus = GpuSampler(gpus, self._pids) if gpus else None
         self._interval_s = interval_s
         self._stopped = threading.Event()
@@ -173,8 +182,10 @@ class Sampler(threading.Thread):
 
     def _read_counters(self) -> None:
         start = time.thread_time()
+        # First, because the source may take milliseconds.
+        used_uj = self._packages.total_uj(time.perf_counter_ns()) if self._packages else None
         if (reading := self._source.read()) is not None:
-            self._readings.append(reading)
+            self._readings.append(replace(reading, package_uj=used_uj))
             if reading.throttled_periods is not None:
                 self.throttled_periods = reading.throttled_periods
         cost_s = time.thread_time() - start

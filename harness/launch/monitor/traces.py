@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import statistics
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from harness.driver.records import Phase
-from harness.results.schema import Counters, GpuReading, GpuUse, Memory, TrialCpu
+from harness.results.schema import Counters, GpuReading, GpuUse, Memory, TrialCpu, TrialEnergy
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class CounterReading:
     """The kernel's running totals at one moment; only ``swap_bytes`` is not a total but the bytes in swap now.
 
     ``busy_ns`` and ``steal_ns`` count the job's CPUs, for all processes, in the ticks of ``/proc/stat`` (mostly
-    10 ms).  The others are the job's own.
+    10 ms), ``package_uj`` the energy of its CPU packages.  The others are the job's own.
     """
 
     t_ns: int
@@ -74,6 +74,7 @@ class CounterReading:
     swap_bytes: int | None = None
     major_faults: int | None = None
     throttled_periods: int | None = None
+    package_uj: int | None = None
 
 
 @dataclass(frozen=True)
@@ -107,17 +108,30 @@ class CounterTrace:
 
     def by_trial(self, phases: Sequence[Phase]) -> tuple[TrialCpu, ...]:
         """Return the CPU time of each trial that has a reading just before its start and just after its end."""
-        found = []
+        return tuple(
+            TrialCpu(number, used_ns / 1e9, (trial.end_ns - trial.start_ns) / 1e9)
+            for number, trial, before, after in self._read_trials(phases)
+            if (used_ns := _less(after.cpu_ns, before.cpu_ns)) is not None
+        )
+
+    def energy_by_trial(self, phases: Sequence[Phase]) -> tuple[TrialEnergy, ...]:
+        """Return the joules of the job's packages in each trial that has such readings."""
+        return tuple(
+            TrialEnergy(number, used_uj / 1e6, (after.t_ns - before.t_ns) / 1e9)
+            for number, _, before, after in self._read_trials(phases)
+            if (used_uj := _grown(before.package_uj, after.package_uj)) is not None
+        )
+
+    def _read_trials(self, phases: Sequence[Phase]) -> Iterator[tuple[int, Phase, CounterReading, CounterReading]]:
+        """Yield each trial with its number, the reading just before its start and the one just after its end."""
         for trial in trials_of(phases):
             if not (numbered := _TRIAL.fullmatch(trial.name)):
                 continue
             slack_ns = max(_LEAST_SLACK_NS, round(_SLACK * (trial.end_ns - trial.start_ns)))
             before = [one for one in self.readings if 0 <= trial.start_ns - one.t_ns <= slack_ns]
             after = [one for one in self.readings if 0 <= one.t_ns - trial.end_ns <= slack_ns]
-            used_ns = _less(after[0].cpu_ns, before[-1].cpu_ns) if before and after else None
-            if used_ns is not None:
-                found.append(TrialCpu(int(numbered[1]), used_ns / 1e9, (trial.end_ns - trial.start_ns) / 1e9))
-        return tuple(found)
+            if before and after:
+                yield int(numbered[1]), trial, before[-1], after[0]
 
 
 @dataclass(frozen=True)
@@ -202,14 +216,14 @@ def foreign_processes(
     return ForeignProcesses(len(held), _sum(held))
 
 
-def _grown(first_mj: int | None, last_mj: int | None) -> int | None:
-    """Return the growth of a total; None where it fell, because the driver was reloaded, or stood still.
+def _grown(first: int | None, last: int | None) -> int | None:
+    """Return the growth of a total of energy; None where it fell, because the driver was reloaded, or stood still.
 
-    A GPU draws power at rest too: a total that stood still was not updated within the trial.
+    GPUs and CPUs draw power at rest too: a total that stood still was not updated within the trial.
     """
-    if first_mj is None or last_mj is None or last_mj <= first_mj:
+    if first is None or last is None or last <= first:
         return None
-    return last_mj - first_mj
+    return last - first
 
 
 _TRIAL = re.compile(r"trial-(\d+)")

@@ -17,7 +17,7 @@ from harness.launch.monitor.traces import (
     over_trials,
     trials_of,
 )
-from harness.results.schema import GpuReading, GpuUse, TrialCpu
+from harness.results.schema import GpuReading, GpuUse, TrialCpu, TrialEnergy
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,19 @@ def test_cpu_time_of_a_trial_is_counted_from_the_last_reading_before_it_to_the_f
     assert counted((1.9, 3), (3.01, 3.75), (4.99, 9), (6.0, 9.5)) == (second,)
     assert counted((1.99, None), (3.01, 3.75), (4.99, 9), (6.2, 9.5)) == ()
     assert CounterTrace((CounterReading(0, 0), CounterReading(S, S))).by_trial((Phase("build", 0, S),)) == ()
+
+
+def test_energy_of_a_trial_is_counted_between_the_same_readings_as_its_cpu_time() -> None:
+    def joules(*readings: tuple[float, int | None]) -> tuple[TrialEnergy, ...]:
+        return CounterTrace(
+            tuple(CounterReading(round(t_s * S), package_uj=uj) for t_s, uj in readings)
+        ).energy_by_trial(TRIALS)
+
+    first, second = TrialEnergy(0, 50.0, 1.02), TrialEnergy(1, 7.0, 1.01)
+    assert joules((1.99, 5_000_000), (3.01, 55_000_000), (4.99, 60_000_000), (6.0, 67_000_000)) == (first, second)
+    # A counter that was lost in the second trial, and one that stood still.
+    assert joules((1.99, 5_000_000), (3.01, 55_000_000), (4.99, 60_000_000), (6.0, None)) == (first,)
+    assert joules((1.99, 5_000_000), (3.01, 5_000_000)) == ()
 
 
 def moment(
