@@ -6,8 +6,8 @@ import importlib.util
 import platform
 import zipfile
 from pathlib import Path
-from types import ModuleType
-from typing import IO
+from types import ModuleType, SimpleNamespace
+from typing import IO, Any
 
 import pytest
 
@@ -21,11 +21,9 @@ FOREIGN = ["ai/native/osx-aarch64/a.dylib", "win/amd64/b.dll", "linux/arm/b.so",
 PLAIN = ["META-INF/MANIFEST.MF", "org/Class.class", "linux/readme.txt"]
 
 
-class _Pipe:
-    """A file that cannot be moved in."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self.write, self.flush = file.write, file.flush
+def _pipe(file: IO[bytes]) -> Any:
+    """Return a file that can only be written to."""
+    return SimpleNamespace(write=file.write, flush=file.flush)
 
 
 @pytest.fixture
@@ -45,7 +43,7 @@ def test_natives_of_the_images_platform_are_kept(
     monkeypatch.setattr(platform, "machine", lambda: machine)
     source, target = tmp_path / "old.jar", tmp_path / "new.jar"
     # Written as to a pipe, an entry's sizes come after its data: the copy has them before.
-    with source.open("wb") as file, zipfile.ZipFile(_Pipe(file), "w", zipfile.ZIP_DEFLATED) as jar:
+    with source.open("wb") as file, zipfile.ZipFile(_pipe(file), "w", zipfile.ZIP_DEFLATED) as jar:
         for name in (*PLAIN, *FOREIGN, *NATIVES["aarch64"], *NATIVES["x86_64"]):
             jar.writestr(name, name * 9, zipfile.ZIP_STORED if name in NATIVES["x86_64"] else None)
     slim_jar.slim(source, target)

@@ -22,11 +22,15 @@ RUN PYTHONPATH=$(echo /build/wheels/pip-*.whl) python3 -m pip install --quiet --
  && rm -f cache.json libopenvino_intel_gpu_plugin.so libopenvino_intel_npu_plugin.so \
       libopenvino_jax_frontend.so* libopenvino_paddle_frontend.so* libopenvino_tensorflow*_frontend.so* \
       libopenvino_gguf_frontend.so* libopenvino_pytorch_frontend.so* \
- && python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash -x '/py312_' /opt/encoder
+ && python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/encoder/packages
 
 FROM ${BASE} AS lean
 COPY --from=encoder /opt/encoder/packages /opt/encoder/packages
 
+# What lean images leave out has its bytecode made here: a third of the work.
+FROM encoder AS encoder-full
+RUN python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash -x '/py312_' /opt/encoder/full
+
 FROM ${BASE} AS full
 COPY --from=pytorch /opt/pytorch /opt/pytorch
-COPY --from=encoder /opt/encoder /opt/encoder
+COPY --from=encoder-full /opt/encoder /opt/encoder
