@@ -512,15 +512,21 @@ def plan(
     and 0.01 s per document.  ~ marks estimates.  An index shared by several cells counts once.  Exit code 1 if a
     dataset's folder does not exist.
     """
-    with subject.suites(suites, request.results) as named, request.choice.open() as launcher:
-        planner = Planner(launcher)
+    with subject.suites(suites, request.results) as named, request.choice.open() as opened:
+        planner = Planner(opened)
         planned = [request.plan(path, planner) for path in named]
     plans = [each for each, _ in planned]
     missing: dict[str, FileError] = {}
     for each, options in planned:
         missing |= cell_plans.missing_folders(each.inputs.suite, options)
     results, fresh_index = str(request.results), request.fresh_index
-    given = {"results": None if results == "results" else results, "only": request.only, "fresh_index": fresh_index}
+    launcher = request.choice.launcher
+    given = {
+        "results": None if results == "results" else results,
+        "only": request.only,
+        "launcher": None if launcher == launchers.DEFAULT else launcher,
+        "fresh_index": fresh_index,
+    }
     fresh = request.fresh or fresh_index
     run = command("run", *named, **given, fresh=fresh and not fresh_index)
     if not fresh and all(job.done for each in plans for job in each.jobs) and not any(each.absent for each in plans):

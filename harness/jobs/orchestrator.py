@@ -122,7 +122,8 @@ def run_suite(inputs: Inputs, options: RunOptions, launcher: Launcher) -> RunSum
         if 0 < len(todo) < len(jobs):
             log.info(f"  {len(jobs) - len(todo)} of {counted(len(jobs), 'job')} are stored from before")
         _foresee(run, todo)
-        progress = RunProgress(todo, before=len(jobs) - len(todo))
+        anew = options.fresh or options.fresh_index
+        progress = RunProgress(todo, before=len(jobs) - len(todo), resumes=not anew)
         with progress.bar(run.inputs.suite.name):
             finished = _first_trials(run, todo, progress)
             early = {(result.spec.cell, result.spec.job) for result, _ in finished}

@@ -24,10 +24,13 @@ class RunProgress:
         todo: the jobs to run.
         before: the number of jobs that are stored from before.
         kept: what a job is that ended, in the plural.
+        resumes: whether the same command goes on with the jobs that are left.
     """
 
-    def __init__(self, todo: Sequence[Planned], before: int, kept: str = "jobs are stored") -> None:
-        self._before, self._kept = before, kept
+    def __init__(
+        self, todo: Sequence[Planned], before: int, kept: str = "jobs are stored", *, resumes: bool = True
+    ) -> None:
+        self._before, self._kept, self._resumes = before, kept, resumes
         self._left = TimeLeft(job.cell for job in todo if not job.cannot)
         self._jobs, self._ended = len(todo), 0
         self._waiting = Counter(job.cell for job in todo)
@@ -47,7 +50,8 @@ class RunProgress:
                 self._step(0, self._jobs)
                 yield
         except EngineError as error:
-            go_on = f". {kept}; start the engine and run the same command to go on" if (kept := self._stored()) else ""
+            then = "to go on" if self._resumes else "again: --fresh measures all jobs anew"
+            go_on = f". {kept}; start the engine and run the same command {then}" if (kept := self._stored()) else ""
             raise EngineError(f"{error}{go_on}") from error
         except KeyboardInterrupt:
             if kept := self._stored():

@@ -26,7 +26,7 @@ def test_plan_lists_the_steps_and_changes_nothing(harness: Call, bench: Bench) -
     bench.suite(profiles=["cpu1-mem1", "cpu1-mem4"])
     before = harness(*FAKE)
     assert "- 0 of 2 jobs done; the rest takes about" in before.stdout and not (bench.folder / "results").exists()
-    assert before.stdout.endswith("- next: harness run test-suite.toml   all cells: --wide\n")
+    assert before.stdout.endswith("- next: harness run test-suite.toml --launcher fake   all cells: --wide\n")
     harness("run", "test-suite.toml", "--launcher", "fake", "--only", "cpu1-mem4")
     assert "1 of 2 jobs done" in harness(*FAKE).stdout
     assert "done (ok)" in harness(*FAKE, "--wide").stdout
@@ -39,7 +39,7 @@ def test_plan_of_a_measured_suite_leads_to_its_report(
     bench.suite(protocol(3))
     harness("run", "test-suite.toml", "--launcher", "fake")
     assert harness(*FAKE).stdout.endswith("- next: harness report results/test-suite   all cells: --wide\n")
-    assert "- next: harness run test-suite.toml --fresh   all" in harness(*FAKE, "--fresh").stdout
+    assert "- next: harness run test-suite.toml --launcher fake --fresh   all" in harness(*FAKE, "--fresh").stdout
 
     launch, left = FakeLauncher.launch, iter(range(1))
 
@@ -53,7 +53,7 @@ def test_plan_of_a_measured_suite_leads_to_its_report(
     assert stopped.exit_code == 130 and "  1 of 3 jobs are stored\n" in stopped.stderr
     planned = harness(*FAKE).stdout
     assert "- 3 of 3 jobs done\n- 1 of 3 noisy jobs were measured again; --retry-noisy measures the others\n" in planned
-    assert "- next: harness run test-suite.toml --retry-noisy 1   all cells: --wide\n" in planned
+    assert "- next: harness run test-suite.toml --launcher fake --retry-noisy 1   all cells: --wide\n" in planned
     shown = harness("report").stdout
     assert "- 1 of 3 noisy jobs were measured again (planted); the earlier measurement is shown until all are" in shown
 
@@ -91,7 +91,7 @@ def test_fresh_index_plans_each_build_once_more(harness: Call, bench: Bench) -> 
     for option, builds_s in (("--fresh", [0, 0]), ("--fresh-index", [2.0, 0])):
         cells = json.loads(harness(*FAKE, option, "--format", "json").stdout)["cells"]
         assert [cell["build_s"] for cell in cells] == builds_s and {cell["jobs_done"] for cell in cells} == {0}
-        assert f"- next: harness run test-suite.toml {option}   all" in harness(*FAKE, option).stdout
+        assert f"- next: harness run test-suite.toml --launcher fake {option}   all" in harness(*FAKE, option).stdout
 
 
 @pytest.mark.slow
@@ -161,7 +161,7 @@ def test_cell_without_a_machine_says_why_it_has_no_price(harness: Call, bench: B
     bench.suite('[ec2.instances]\ncpu1-mem4 = "t3.large"\n', profiles=["cpu1-mem1", "cpu1-mem4"])
     text = harness(*FAKE, "--price", "--only", "cpu1-*").stdout
     assert "- no price: 1 cell, e.g. t3.large is burstable" in text and "for 1 of 2 cells" in text
-    assert "- next: harness run test-suite.toml --only 'cpu1-*'   all cells: --wide" in text
+    assert "- next: harness run test-suite.toml --only 'cpu1-*' --launcher fake   all cells: --wide" in text
 
 
 def test_further_rows_are_counted(harness: Call, bench: Bench) -> None:

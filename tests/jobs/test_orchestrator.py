@@ -376,6 +376,9 @@ def test_run_without_its_engine_says_what_is_kept_and_the_next_run_what_was_befo
     assert bench.screen.getvalue().startswith("  4 of 6 jobs are stored from before\n")
     bench.run(FakeLauncher(), path)
     assert "from before" not in bench.screen.getvalue(), "nothing is left to run"
+    with pytest.raises(EngineError) as caught:
+        bench.run(_Stopping(EngineError("the engine is gone"), 5), path, fresh=True)
+    assert str(caught.value).endswith("run the same command again: --fresh measures all jobs anew")
 
 
 def test_failure_on_a_full_disk_is_not_the_systems_fault(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
