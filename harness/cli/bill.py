@@ -50,7 +50,7 @@ def bill(stored: StoredResults, targets: tuple[str, ...], traffic: TrafficOption
         _show_prices(stored.priced(stored.read()).table, destination)
         return
     at = traffic.read(USUAL if folder else None)
-    most_s = acceptance.parse_criteria(targets, ()).targets
+    most_s = acceptance.parse_criteria(targets or at.max_latency, ()).targets
     if unknown := next((figure for figure in most_s if figure not in bills.FIGURES), None):
         raise UnknownName("latency figure", unknown, bills.FIGURES)
     table = stored.priced(stored.read()).table

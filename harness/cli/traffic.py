@@ -80,7 +80,7 @@ traffic_options = record_options(
     click.option("--peak", type=FiniteRange(1), help="Rate of the busiest hour over the mean rate.  [default: 3]"),
     click.option("--documents", metavar="N", help="Documents, e.g. 8.8M.  [default: as many as were measured]"),
     click.option(
-        "--changed", type=FiniteRange(0), help="Share of the documents indexed again each month.  [default: 0]"
+        "--changed", type=FiniteRange(0), help="Share of the documents changed or added each month.  [default: 0]"
     ),
     click.option("--builds", type=FiniteRange(0), help="Builds of the whole index each month.  [default: 1]"),
     click.option("--machines", type=click.IntRange(1), help="Fewest machines; 2 where one may fail.  [default: 1]"),

@@ -47,10 +47,16 @@ class Traffic(ConfigModel):
         default=None, ge=1, le=10**13, description="documents; by default as many as were measured"
     )
     changed: float = Field(
-        default=0.0, ge=0, le=1000, description="share of the documents that are indexed again each month"
+        default=0.0,
+        ge=0,
+        le=1000,
+        description="share of the documents that are indexed anew each month: changed or added",
     )
     builds: float = Field(default=1.0, ge=0, le=1e5, description="builds of the whole index each month")
     machines: int = Field(default=1, ge=1, le=10**6, description="fewest machines; 2 where one may fail")
+    max_latency: tuple[str, ...] = Field(
+        default=(), description='most latency, e.g. ["p95=20ms"]; only systems that meet it get a bill'
+    )
 
     @property
     def mean_qps(self) -> float:

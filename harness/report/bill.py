@@ -377,6 +377,7 @@ def _values(one: SystemBill, group: BillGroup, traffic: Traffic) -> dict[str, An
     return {
         **_facts(one.row),
         **traffic.model_dump(),
+        "max_latency": " ".join(traffic.max_latency) or None,
         **with_ends("capacity_qps", one.service.capacity_qps),
         "capacity_from": _capacity_from(one),
         "machines_rented": found.machines,

@@ -104,6 +104,12 @@ def test_traffic_comes_from_a_file_whose_numbers_options_replace(tmp_path: Path)
     traffic = content["traffic"]
     assert (traffic["queries_per_month"], traffic["peak"], traffic["machines"]) == (1e6, 4, 2)
     assert {one["machines_rented"] for one in content["groups"][0]["bills"]} == {2}
+    path.write_text('[traffic]\nqueries_per_month = 1e6\nmax_latency = ["p95=2ms"]\n', encoding="utf-8")
+    billed = [
+        {line["system"] for line in records("quickstart", "--traffic", str(path), *given) if line["usd_month"]}
+        for given in ((), ("--max-latency", "p95=11ms"))
+    ]
+    assert billed == [{"tantivy", "bm25"}, {"tantivy", "bm25", "minilm"}], "an option replaces the file's targets"
     path.write_text("[traffic]\nqueries_per_month = 1e6\npek = 5\n", encoding="utf-8")
     assert "unknown key 'traffic.pek'. Did you mean 'peak'?" in bill("quickstart", "--traffic", str(path), code=2)
 
