@@ -18,6 +18,7 @@ from harness.report.document import Escape, joined_by_and
 from harness.report.groups import rival_names
 
 _MOST_LEADERS = 3
+_MOST_NOISY = 3
 # Verdicts that rest on an interval, which the last line of an answer explains.
 _TESTED = frozenset(
     {ComparisonVerdict.BETTER, ComparisonVerdict.WORSE, ComparisonVerdict.NONE, ComparisonVerdict.UNCORRECTED}
@@ -62,7 +63,9 @@ def answers(
 def noise(rows: Iterable[Row], escape: Escape = str) -> str:
     """Return a sentence, after a blank, on the rows whose latency is noisy; nothing without such a row."""
     noisy = [row for row in rows if row.validity is Validity.NOISY]
-    names = joined_by_and(list(dict.fromkeys(escape(row.system) for row in noisy)))
+    systems = list(dict.fromkeys(escape(row.system) for row in noisy))
+    others = [f"{len(systems) - 2} others"] if len(systems) > _MOST_NOISY else []
+    names = joined_by_and([*(systems[:2] if others else systems), *others])
     behind = "behind the cost of" if all(row.usd_per_million.value is not None for row in noisy) else "of"
     return f" The latency {behind} {names} is noisy." if noisy else ""
 

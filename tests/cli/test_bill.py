@@ -76,7 +76,7 @@ def test_one_sentence_says_up_to_how_many_queries_serverless_costs_less() -> Non
 def test_without_a_traffic_three_prices_of_a_query_are_shown() -> None:
     shown = bill("quickstart")
     (line,) = (line for line in shown.splitlines() if line.startswith("| tantivy"))
-    assert "AWS Lambda x86_64" in line and "0.229" in line and "0.00184" in line
+    assert "AWS Lambda x86_64" in line and "0.229" in line and "0.00159" in line
     assert all(f"\n{model}: " in shown for model in ("sequential", "saturated", "metered"))
     assert "--queries-per-month 3M" in shown.splitlines()[-1]
     priced = [line for line in records("quickstart") if line["system"] == "tantivy"]
@@ -107,7 +107,7 @@ def test_traffic_comes_from_a_file_whose_numbers_options_replace(tmp_path: Path)
     path.write_text('[traffic]\nqueries_per_month = 1e6\nmax_latency = ["p95=2ms"]\n', encoding="utf-8")
     billed = [
         {line["system"] for line in records("quickstart", "--traffic", str(path), *given) if line["usd_month"]}
-        for given in ((), ("--max-latency", "p95=11ms"))
+        for given in ((), ("--max-latency", "p95=13ms"))
     ]
     assert billed == [{"tantivy", "bm25"}, {"tantivy", "bm25", "minilm"}], "an option replaces the file's targets"
     path.write_text("[traffic]\nqueries_per_month = 1e6\npek = 5\n", encoding="utf-8")

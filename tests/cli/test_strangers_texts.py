@@ -177,4 +177,4 @@ def test_a_plan_names_the_folders_that_were_given(bench: Bench, harness: Call, t
     folder = "-r'; touch ran #"
     planned = harness("plan", str(suite), f"--results={folder}", "--launcher", "fake")
     line = planned.stdout.partition("next: ")[2].partition("   ")[0]
-    assert hostile.paste([line], tmp_path) == [["run", str(suite), f"--results={folder}"]]
+    assert hostile.paste([line], tmp_path) == [["run", str(suite), f"--results={folder}", "--launcher", "fake"]]
