@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from harness.cli import main
 from harness.filesystem import has_died
 from harness.launch.container import LABEL
-from harness.pricing import prices
+from harness.pricing import prices, serverless
 from harness.report import render
 from harness.results.reader import read_jobs
 from tests.conftest import Bench
@@ -98,7 +98,8 @@ def run_here(bench: Bench, arguments: Sequence[str], **more: str) -> Finished:
 
 def table(results: Path) -> str:
     """Return the whole table as text."""
-    return render(build_table(read_jobs(results), snapshot=prices.snapshot()), "json")
+    made = build_table(read_jobs(results), snapshot=prices.snapshot(), serverless=serverless.snapshot())
+    return render(made, "json")
 
 
 def leftovers(bench: Bench) -> list[str]:

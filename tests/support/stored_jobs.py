@@ -17,6 +17,7 @@ from harness.analysis.table import Row, Table
 from harness.driver.records import Envelope, Outcome
 from harness.evaluation import measure_names
 from harness.pricing.prices import Snapshot
+from harness.pricing.serverless import ServerlessPrices
 from harness.results.reader import StoredJob
 from harness.results.schema import Cell, Environment, IndexFacts, Memory, Result
 from tests.support import sample_records
@@ -106,9 +107,11 @@ def build_table(
     snapshot: Snapshot,
     measures: Sequence[str] = measure_names.DEFAULT,
     keys: Collection[str] | None = None,
+    serverless: ServerlessPrices | None = None,
 ) -> Table:
     """Return the table of some jobs at these prices."""
-    return row_pricing.price(build_rows(jobs, JobEvaluator(measures), keys=keys).table, row_pricing.tariff(snapshot))
+    tariff = row_pricing.tariff(snapshot, serverless=serverless)
+    return row_pricing.price(build_rows(jobs, JobEvaluator(measures), keys=keys).table, tariff)
 
 
 def one(jobs: list[FakeJob], snapshot: Snapshot) -> Row:
