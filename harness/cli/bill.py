@@ -50,7 +50,8 @@ def bill(stored: StoredResults, targets: tuple[str, ...], traffic: TrafficOption
         _show_prices(stored.priced(stored.read()).table, destination)
         return
     at = traffic.read(USUAL if folder else None)
-    most_s = acceptance.parse_criteria(targets or at.max_latency, ()).targets
+    at = at.model_copy(update={"max_latency": targets or at.max_latency})
+    most_s = acceptance.parse_criteria(at.max_latency, ()).targets
     if unknown := next((figure for figure in most_s if figure not in bills.FIGURES), None):
         raise UnknownName("latency figure", unknown, bills.FIGURES)
     table = stored.priced(stored.read()).table
@@ -61,8 +62,9 @@ def bill(stored: StoredResults, targets: tuple[str, ...], traffic: TrafficOption
         show_pictures(plots.write_pictures(groups, at, table, folder, destination.form), plots.missing(groups))
     elif destination.form == "md" and not destination.wide:
         first = next((group.cheapest[0].row for group in groups if group.cheapest), None)
+        quality = command("report", as_given(str(stored.results), stored.cache))
         by_hand = "" if first is None else _by_hand(first, stored, traffic)
-        destination.show_answer(lambda escape, width: answer(groups, at, table, escape, width, by_hand))
+        destination.show_answer(lambda escape, width: answer(groups, at, table, escape, width, by_hand, quality))
     else:
         destination.show_report(bill_document(groups, at, table))
 

@@ -68,7 +68,7 @@ def _amount(text: str, option: str) -> float:
     """
     match = re.fullmatch(r"([0-9][0-9_,]*(?:\.[0-9]+)?) ?([kMG]?)", text.strip(), flags=re.ASCII)
     if match is None:
-        raise UsageError(f"{option} {text!r}: write a number, e.g. 250000, 3M or 1.5G")
+        raise UsageError(f"{option} {text!r}: write a number of 0 or more, e.g. 250000, 3M or 1.5G")
     return float(re.sub("[_,]", "", match[1])) * {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}[match[2]]
 
 
@@ -80,7 +80,9 @@ traffic_options = record_options(
     click.option("--peak", type=FiniteRange(1), help="Rate of the busiest hour over the mean rate.  [default: 3]"),
     click.option("--documents", metavar="N", help="Documents, e.g. 8.8M.  [default: as many as were measured]"),
     click.option(
-        "--changed", type=FiniteRange(0), help="Share of the documents changed or added each month.  [default: 0]"
+        "--changed",
+        type=FiniteRange(0),
+        help="Share of documents changed or added each month, e.g. 0.05.  [default: 0]",
     ),
     click.option("--builds", type=FiniteRange(0), help="Builds of the whole index each month.  [default: 1]"),
     click.option("--machines", type=click.IntRange(1), help="Fewest machines; 2 where one may fail.  [default: 1]"),

@@ -107,7 +107,7 @@ def rates(
         return _of_region(factors, grid or market, given=grid is not None)
     if not 0 < grams < 1e5:
         raise UsageError(f"--grid {grid}: grams of CO2e a kWh are between 0 and 100,000; write such a number")
-    return CarbonRates(factors, Electricity(f"{grams:g} g/kWh, as given", grams))
+    return CarbonRates(factors, Electricity("--grid", grams))
 
 
 def other_rates(

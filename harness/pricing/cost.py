@@ -34,7 +34,7 @@ SEQUENTIAL = CostModel(
 SATURATED = CostModel(
     "saturated",
     "US$ per million queries = US$ per hour / (queries/s x 3600) x 1,000,000",
-    "the whole instance kept as busy as it was measured to stand: the highest throughput within the latency target "
+    "a whole instance that is always as busy as it can be: the highest measured throughput within the latency target "
     "(scenario server), or with no latency target (scenario offline)",
 )
 METERED = CostModel(

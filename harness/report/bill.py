@@ -73,6 +73,7 @@ def answer(
     escape: Escape,
     width: int | None = None,
     by_hand: str = "",
+    quality: str = "",
 ) -> Iterator[Section]:
     """Yield, for each group, its bills, a sentence on the cheapest, and notes; at most five lines in all at the end.
 
@@ -83,8 +84,11 @@ def answer(
         escape: of the format.
         width: of the terminal; columns that matter least are left out until the grid fits.
         by_hand: the command that shows the arithmetic of a row's bill.
+        quality: the command that shows how well the systems rank.
     """
     prices = f"prices {table.price_provider} {table.price_region} {table.price_date}" if table.price_date else ""
+    listed = [quote.date for row in table.rows for quote in row.cost.serverless[:1]]
+    prices += f", serverless {listed[0]}" if prices and listed else ""
     for place, group in enumerate(groups):
         title = ", ".join(filter(None, (group_name(group, groups), _words(traffic), "" if place else prices)))
         grid = narrowed(functools.partial(_grid, group, escape), _DROPPED, width)
@@ -98,7 +102,10 @@ def answer(
                 *map(escape, _left_out(groups)),
             ]
             pointer = "all rows and parts: --wide, --format csv"
-            notes = (*at_most(lines, MOST_LINES - 1), f"{pointer}   by hand: {by_hand}" if by_hand else pointer)
+            pointer += "".join(
+                f"   {name}: {text}" for name, text in (("quality", quality), ("by hand", by_hand)) if text
+            )
+            notes = (*at_most(lines, MOST_LINES - 1), pointer)
         after = (_sentence(group, escape), *_without_machines(group, groups, escape))
         yield Section(lead=(escape(title),), grids=(grid,) if group.bills else (), after=after, notes=notes)
 
@@ -121,9 +128,12 @@ def _place_facts(place: BillPlace) -> tuple[str, str, str]:
 
 
 def _words(traffic: Traffic) -> str:
+    limits = "".join(
+        f", {figure} at most {most}" for figure, _, most in (each.partition("=") for each in traffic.max_latency)
+    )
     return (
         f"{large(traffic.queries_per_month)} queries a month ({number(traffic.mean_qps)} a second, "
-        f"{number(traffic.peak_qps)} in the busiest hour)"
+        f"{number(traffic.peak_qps)} in the busiest hour){limits}"
     )
 
 
@@ -296,7 +306,11 @@ def _no_serverless(groups: Sequence[BillGroup]) -> Iterator[str]:
     rows = [one.row for group in groups for one in group.bills if one.row.scenario == "single_stream"]
     reasons = Counter(row.cost.metered.reason for row in rows if row.cost.metered.reason)
     if reasons and all(row.cost.metered.value is None for row in rows):
-        yield f"No row has a serverless price: {reasons.most_common(1)[0][0]}."
+        several = len(reasons) > 1
+        said = (
+            f"{reason} ({counted(count, 'row')})" if several else reason for reason, count in reasons.most_common(2)
+        )
+        yield f"No row has a serverless price: {'; '.join(map(str, said))}."
 
 
 def _left_out(groups: Sequence[BillGroup]) -> Iterator[str]:
@@ -330,7 +344,7 @@ def _sections(groups: Sequence[BillGroup], traffic: Traffic, escape: Escape) -> 
             *columns[:2],
             ("without a rented machine", False, lambda one: _rented(one, escape)),
             *(column for column in columns[4:] if column is not None and column[0] != "validity"),
-            ("cheaper than its machines below, queries/month", True, _below),
+            ("cheaper than its machines at least up to, queries/month", True, _below),
         ]
         grids = ((group.bills, columns), (group.others, others))
         yield Section(

@@ -41,6 +41,10 @@ def test_published_table_gets_a_bill_that_follows_from_its_latencies() -> None:
 
 def test_idle_machines_cost_the_same_until_a_slow_system_needs_two() -> None:
     shown = bill("quickstart", "--queries-per-month", "3M", "--max-latency", "p95=20ms")
+    assert shown.startswith(
+        "scifact-1200, 3 million queries a month (1.14 a second, 3.42 in the busiest hour), p95 at most 20ms,"
+    )
+    assert "   quality: harness report quickstart   by hand: harness explain " in shown
     assert "1 x c7a.medium, US$ 37 a month" in shown and "cost the same (within 1 %) up to " in shown
     assert "; from there on tantivy, bm25 and minilm are the cheapest." in shown
     assert "assumes that the busiest hour has 3 times the mean rate" in shown
@@ -141,7 +145,7 @@ def test_pictures_go_into_a_folder(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (("--peak", "2"), "how many queries a month?"),
-        (("--queries-per-month", "many"), "write a number, e.g. 250000, 3M or 1.5G"),
+        (("--queries-per-month", "many"), "write a number of 0 or more, e.g. 250000, 3M or 1.5G"),
         (("--queries-per-month", "3M", "--max-latency", "p90=2ms"), "unknown latency figure 'p90'"),
         (("--queries-per-month", "3M", "--documents", "0"), "documents"),
     ],

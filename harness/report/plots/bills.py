@@ -29,6 +29,10 @@ _ROOM = 0.15
 _MOST_MOVED = 0.8
 # The line of the cheapest serverless offer or API, whose system depends on the traffic.
 _SERVERLESS = "serverless"
+_PAID = (
+    " Grey (below the picture at little traffic): the cheapest system that is paid by the query; a circle marks from"
+    " where on machines cost less."
+)
 
 
 def missing(groups: Sequence[BillGroup]) -> list[str]:
@@ -66,11 +70,7 @@ def _frame(
     systems = dict.fromkeys(one.row.system for one in group.bills)
     several = " each on the cheapest of its machines;" if len(group.bills) > len(systems) else ""
     single = "" if all(one.loaded for one in group.bills) else " A machine answers one query after the other."
-    paid = (
-        ""
-        if paid_by_query(group, traffic) is None
-        else " Grey: the cheapest system that is paid by the query; a circle marks from where on machines cost less."
-    )
+    paid = "" if paid_by_query(group, traffic) is None else _PAID
     text = (
         f"Machines rented all month;{several} the busiest hour has {traffic.peak:g} times the mean rate.{single}"
         f" Circles: from there on the machines of other systems are the cheapest, or within 1 % of it.{paid} Prices:"
