@@ -28,6 +28,7 @@ from harness.untrusted import one_line
 
 log = logging.getLogger(__name__)
 
+_AWS_REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-\d")
 PRICE_HEADER = "provider,region,instance_type,term,price_usd_per_hour,as_of,source"
 STORAGE_HEADER = "provider,region,volume_type,price_usd_per_gib_month,as_of,source"
 TERMS = ("on-demand", "reserved-1y", "reserved-3y", "spot")
@@ -174,7 +175,8 @@ def _of_region(files: tuple[SnapshotFile, ...], region: str | None, usual: Defau
     name = region or f"{usual.provider}/{usual.region}"
     matching = [file for file in files if name in (file.region, f"{file.provider}/{file.region}")]
     if not matching:
-        raise UnknownName("region", name, {file.region for file in files})
+        fetch = f"No prices of it are stored; {how_to_add('aws', name, '')}" if _AWS_REGION.fullmatch(name) else ""
+        raise UnknownName("region", name, {file.region for file in files}, besides=fetch)
     providers = sorted({file.provider for file in matching})
     if len(providers) > 1:
         named = " or ".join(f"{provider}/{name}" for provider in providers)

@@ -66,6 +66,7 @@ def test_instances_are_lines_and_an_object_for_programs() -> None:
     ("arguments", "message"),
     [
         (("--region", "mars"), "harness: unknown region 'mars'; known: eastus, us-central1, us-east-1"),
+        (("--region", "eu-west-1"), "No prices of it are stored; fetch some: `harness prices fetch --region eu-west"),
         (("--as-of", "2021-01-01"), "us-east-1 has no prices from 2021-01-01 or before; choose one of these dates"),
         (("--as-of", "yesterday"), "'yesterday' does not match the format '%Y-%m-%d'"),
         (("--term", "spot"), "harness: no spot prices of us-east-1 are here; fetch some"),
