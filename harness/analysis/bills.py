@@ -13,9 +13,9 @@ from typing import NamedTuple
 from harness.analysis.pareto_front import reason_not_ranked
 from harness.analysis.table import Row, Table
 from harness.estimate import Estimate
-from harness.pricing import bill
-from harness.pricing.bill import Bill, Change, Service, Traffic
-from harness.pricing.bill_curve import CheapestOf, MonthlyCost, ServiceCost
+from harness.pricing import bill, bill_curve
+from harness.pricing.bill import Bill, Service, Traffic
+from harness.pricing.bill_curve import Change, CheapestOf, MonthlyCost, ServiceCost
 
 # The figures that a target may be for.
 FIGURES = ("mean", "p50", "p95", "p99")
@@ -113,7 +113,7 @@ def _group(place: BillPlace, rows: Sequence[Row], traffic: Traffic, targets: Map
     services = {one.row.per_query_key: one.service for one in bills}
     by_key = {one.row.per_query_key: one for one in bills}
     left_out = tuple((row, reason) for row, reason in reasons if reason is not None)
-    change = bill.next_change(services, traffic)
+    change = bill_curve.next_change(services, traffic)
     # The machines of a row that is billed under load are those of the other row.
     own = {(one.row.system, one.row.profile): one.service for one in bills if one.loaded}
     machines = [services.get(row.per_query_key) or own[row.system, row.profile] for row in every]
@@ -162,10 +162,8 @@ def _offers(row: Row) -> dict[str, Service]:
 
 def _others(row: Row, machines: Service, traffic: Traffic) -> Iterator[SystemBill]:
     """Yield the bills of a row at its offers."""
-    none = traffic.model_copy(update={"queries_per_month": 0.0})
     for offer, service in _offers(row).items():
-        # The lines of one offer and of one machine meet before the second machine, or never.
-        below = None if service.rented else bill.break_even({offer: service}, {"": machines}, none, 1)
+        below = None if service.rented else bill_curve.break_even({offer: service}, {"": machines}, traffic, 0.0)
         yield SystemBill(row, service, bill.bill(service, traffic), offer, below)
 
 
@@ -190,9 +188,10 @@ def _by_query(
     first = others[int(next(iter(services)))]
     least = min(bill.bill(each, traffic).total_usd.value or 0.0 for each in rented.values())
     if (first.bill.total_usd.value or 0.0) < least:
-        return first, True, bill.break_even(services, rented, traffic)
-    until = bill.break_even(services, rented, traffic.model_copy(update={"queries_per_month": 0.0}))
-    best = bill.cheapest(services, traffic, until)
+        return first, True, bill_curve.break_even(services, rented, traffic)
+    until = bill_curve.break_even(services, rented, traffic, 0.0)
+    at = traffic if until is None else traffic.model_copy(update={"queries_per_month": until})
+    best = bill.cheapest(services, at)
     return others[int(best[0])], False, until
 
 

@@ -333,7 +333,7 @@ class Carbon:
 
     @property
     def source(self) -> str | None:
-        """The part of the energy that was measured, in words; ``None``: there is no estimate."""
+        """Return which energy was measured and which estimated, in words; ``None``: the CO2e is not known."""
         if self.grams.value is None:
             return None
         gpus = self.gpu_measured

@@ -5,10 +5,8 @@ A service rents machines all month, busy or not, or it is paid by the query.  Pu
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from typing import Any
 from pydantic import Field
 
 from harness.config import ConfigModel, read_toml, validate
+from harness.errors import FileError, did_you_mean
 from harness.estimate import Estimate
 
 # A month as clouds count it: 365 days of 24 hours over 12.
@@ -23,10 +22,6 @@ HOURS = 730
 SECONDS = HOURS * 3600
 # Bills that differ by less are called equal.
 SAME_SHARE = 0.01
-# How far to look for the traffic at which another system becomes the cheapest.
-_MOST_STEPS, _MOST_QUERIES = 20_000, 1e13
-# The share of a traffic behind it: enough that one machine more is counted.
-_AFTER = 1e-9
 
 FORMULA = (
     "US$ a month = machines x US$ per hour x 730 + tokens + builds + changed documents + storage; machines = the peak "
@@ -79,7 +74,11 @@ def read_traffic(path: Path, given: Mapping[str, Any]) -> Traffic:
     Raises:
         FileError: the file cannot be read, or a number is wrong.
     """
-    table = read_toml(path).get("traffic", {})
+    content = read_toml(path)
+    if "traffic" not in content:
+        near = did_you_mean("traffic", content)
+        raise FileError(f"{path}: has no table [traffic]{near or '; add it'}")
+    table = content["traffic"]
     return validate(Traffic, {**table, **given} if isinstance(table, dict) else table, path, "traffic")
 
 
@@ -127,7 +126,7 @@ class Bill:
     changes_usd: float | None
     storage_usd: float | None
     total_usd: Estimate
-    usd_per_million: float | None
+    usd_per_million: Estimate
 
 
 def machines(traffic: Traffic, capacity_qps: float) -> int:
@@ -167,7 +166,7 @@ def bill(service: Service, traffic: Traffic) -> Bill:
     # Fewer queries a second cost more.
     ends = (known.low, known.high) if price is not None else (known.high or None, known.low or None)
     low, high = (None if end is None else total_usd(service, traffic, traffic.queries_per_month, end) for end in ends)
-    whole = total_usd(service, traffic, traffic.queries_per_month)
+    total = Estimate(total_usd(service, traffic, traffic.queries_per_month), low, high, reason=known.reason)
     return Bill(
         machines=count,
         busy=traffic.mean_qps / (count * known.value) if price is None else None,
@@ -176,8 +175,8 @@ def bill(service: Service, traffic: Traffic) -> Bill:
         builds_usd=builds,
         changes_usd=changes,
         storage_usd=None if storage is None else storage * scale * max(1, count),
-        total_usd=Estimate(whole, low, high, reason=known.reason),
-        usd_per_million=whole / millions if millions else None,
+        total_usd=total,
+        usd_per_million=total.map(lambda usd: usd / millions) if millions else Estimate(None, reason="no queries"),
     )
 
 
@@ -198,94 +197,12 @@ def total_usd(service: Service, traffic: Traffic, queries: float, rate_or_price:
     return count * (service.usd_per_hour * HOURS + each) + fixed
 
 
-def cheapest(services: Mapping[str, Service], traffic: Traffic, queries: float | None = None) -> tuple[str, ...]:
-    """Return the services whose bill is the least, or within 1 % of it, in their order.
-
-    ``queries``: a month's, in place of the traffic's.
-    """
-    asked = traffic.queries_per_month if queries is None else queries
-    return least({name: total_usd(each, traffic, asked) for name, each in services.items()})
+def cheapest(services: Mapping[str, Service], traffic: Traffic) -> tuple[str, ...]:
+    """Return the services whose bill is the least, or within 1 % of it, in their order."""
+    return least({name: total_usd(each, traffic, traffic.queries_per_month) for name, each in services.items()})
 
 
 def least(totals: Mapping[str, float]) -> tuple[str, ...]:
     """Return the names of the least bill and of those within 1 % of it, in their order."""
     most = min(totals.values(), default=0.0) * (1 + SAME_SHARE)
     return tuple(name for name, total in totals.items() if total <= most)
-
-
-@dataclass(frozen=True)
-class Change:
-    """The monthly queries from which on other services are the cheapest, and which."""
-
-    queries_per_month: float
-    cheapest: tuple[str, ...]
-
-
-def next_change(services: Mapping[str, Service], traffic: Traffic) -> Change | None:
-    """Return the next more traffic at which others are the cheapest; ``None``: none up to 10 trillion queries."""
-    now = cheapest(services, traffic)
-    queries = _first(services.values(), traffic, lambda queries: cheapest(services, traffic, queries) != now)
-    return None if queries is None else Change(queries, cheapest(services, traffic, queries * (1 + _AFTER)))
-
-
-def break_even(
-    by_query: Mapping[str, Service], rented: Mapping[str, Service], traffic: Traffic, most_steps: int = _MOST_STEPS
-) -> float | None:
-    """Return the first more traffic at which the cheapest machines cost no more than queries that are paid one by one.
-
-    ``None``: up to 10 trillion queries they cost more.  At no traffic at all machines cost more, unless they are free.
-
-    Args:
-        by_query: services that are paid by the query.
-        rented: services on machines.
-        traffic: where to begin.
-        most_steps: how many machines more to look at.
-    """
-
-    def machines_win(queries: float) -> bool:
-        least, machines_usd = (
-            min(total_usd(each, traffic, queries) for each in of.values()) for of in (by_query, rented)
-        )
-        return machines_usd <= least
-
-    return _first((*by_query.values(), *rented.values()), traffic, machines_win, most_steps)
-
-
-def _first(
-    services: Collection[Service], traffic: Traffic, changed: Callable[[float], bool], most_steps: int = _MOST_STEPS
-) -> float | None:
-    """Return the first monthly queries beyond the traffic's at which something has changed; ``None``: nothing does.
-
-    Between two steps, where the busiest hour needs one machine more, each bill is a straight line.
-    """
-    rented = [each for each in services if each.rented]
-    sloped = len(rented) < len(services) or any(each.tokens_usd_per_million for each in services)
-    last = traffic.queries_per_month
-    for queries in itertools.islice(_steps(rented, traffic), most_steps):
-        if queries > _MOST_QUERIES:
-            break
-        if sloped and changed(queries):
-            return _turn(last, queries, changed)
-        if changed(queries * (1 + _AFTER)):
-            return queries
-        last = queries
-    return _turn(last, _MOST_QUERIES, changed) if not rented and changed(_MOST_QUERIES) else None
-
-
-def _turn(low: float, high: float, changed: Callable[[float], bool]) -> float:
-    """Return where something changes between two monthly queries, to a billionth."""
-    while high - low > high * _AFTER:
-        middle = (low + high) / 2
-        low, high = (low, middle) if changed(middle) else (middle, high)
-    return high
-
-
-def _steps(services: Collection[Service], traffic: Traffic) -> Iterator[float]:
-    """Yield the monthly queries beyond which some service needs one machine more, ascending."""
-
-    def of_one(service: Service) -> Iterator[float]:
-        assert service.capacity_qps.value is not None
-        full = service.capacity_qps.value * SECONDS / traffic.peak
-        return (count * full for count in itertools.count(machines(traffic, service.capacity_qps.value)))
-
-    return heapq.merge(*map(of_one, services))

@@ -8,15 +8,17 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from harness.pricing import bill
-from harness.pricing.bill import Change, Service, Traffic
+from harness.pricing.bill import Service, Traffic
 
 # The queries of a month that curves span.
 LEAST_QUERIES, MOST_QUERIES = 1e4, 1e10
+# How far to look for a traffic at which something changes.
+FAR_QUERIES = 1e13
 # Machines that steps add one by one; beyond them a step adds 2 %, which no picture shows.
 SINGLE_STEPS, STEP_SHARE = 50, 0.02
 # From a step on, a machine more is needed: the queries just beyond it, over its own.
@@ -92,6 +94,14 @@ def curve(
     return (*bent, points[-1])
 
 
+@dataclass(frozen=True)
+class Change:
+    """The monthly queries from which on other services are the cheapest, and which."""
+
+    queries_per_month: float
+    cheapest: tuple[str, ...]
+
+
 def changes(
     costs: Mapping[str, MonthlyCost], least: float = LEAST_QUERIES, most: float = MOST_QUERIES
 ) -> Iterator[Change]:
@@ -103,23 +113,61 @@ def changes(
     def cheapest(queries: float) -> tuple[str, ...]:
         return bill.least({name: cost.monthly(queries) for name, cost in costs.items()})
 
-    def same(queries: float) -> bool:
-        return cheapest(queries) == now
+    def changed(queries: float) -> bool:
+        return cheapest(queries) != now
 
-    places = sorted({queries for cost in costs.values() for queries, _ in curve(cost, least, most)})
-    before, now = least, cheapest(least)
-    for after in places:
-        then = cheapest(after)
-        while now != then:
-            before = _boundary(same, before, after)
-            now = cheapest(before)
-            yield Change(before, now)
-        before = after
+    now, begin = cheapest(least), least
+    while (found := first(costs.values(), changed, begin, most)) is not None:
+        begin, now = found, cheapest(found)
+        yield Change(found, now)
+
+
+def next_change(services: Mapping[str, Service], traffic: Traffic) -> Change | None:
+    """Return the next more traffic at which others are the cheapest; ``None``: none up to 10 trillion queries."""
+    costs = {name: ServiceCost(each, traffic) for name, each in services.items()}
+    return next(changes(costs, traffic.queries_per_month, FAR_QUERIES), None)
+
+
+def break_even(
+    by_query: Mapping[str, Service], rented: Mapping[str, Service], traffic: Traffic, queries: float | None = None
+) -> float | None:
+    """Return the first more traffic at which the cheapest machines cost no more than queries that are paid one by one.
+
+    ``None``: up to 10 trillion queries they cost more.  At no traffic at all machines cost more, unless they are free.
+
+    Args:
+        by_query: services that are paid by the query.
+        rented: services on machines.
+        traffic: of the service.
+        queries: where to begin; by default at the traffic.
+    """
+    paid, machines = (
+        CheapestOf(tuple(ServiceCost(each, traffic) for each in of.values())) for of in (by_query, rented)
+    )
+    begin = traffic.queries_per_month if queries is None else queries
+    return first((paid, machines), lambda at: machines.monthly(at) <= paid.monthly(at), begin)
+
+
+def first(
+    costs: Collection[MonthlyCost], holds: Callable[[float], bool], begin: float, most: float = FAR_QUERIES
+) -> float | None:
+    """Return the first monthly queries beyond ``begin`` at which a condition on the costs holds; ``None``: none do.
+
+    The condition is looked at on both sides of each step.  Between two steps each cost is a straight line.
+    """
+    before = begin
+    steps = heapq.merge(*(cost.steps() for cost in costs))
+    for step in itertools.takewhile(lambda step: step < most, itertools.dropwhile(lambda step: step < begin, steps)):
+        for after in (step, step * BEYOND):
+            if after > before and holds(after):
+                return _boundary(holds, before, after)
+            before = max(before, after)
+    return _boundary(holds, before, most) if holds(most) else None
 
 
 def _boundary(holds: Callable[[float], bool], low: float, high: float) -> float:
-    """Return the first queries at which a condition fails that holds at ``low`` and fails at ``high``, by bisection."""
+    """Return the first queries at which a condition holds that fails at ``low`` and holds at ``high``, by bisection."""
     while high - low > 1e-11 * high:
-        middle = math.sqrt(low * high)
-        low, high = (middle, high) if holds(middle) else (low, middle)
+        middle = (low + high) / 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
     return high

@@ -66,7 +66,7 @@ class Electricity:
 
 @dataclass(frozen=True)
 class CarbonRates:
-    """Factors of a date and a grid; ``reason``: why there is no grid."""
+    """Factors of a date, and the electricity of a grid; ``reason`` says why the grid is not known."""
 
     factors: CarbonFactors
     grid: Electricity | None

@@ -194,7 +194,7 @@ def _grid(group: BillGroup, escape: Escape, without: Sequence[str] = ()) -> Grid
         ("builds", True, lambda one: _money(_sum(one.bill.builds_usd, one.bill.changes_usd))),
         ("storage", True, lambda one: _money(one.bill.storage_usd)),
         (_TOTAL, True, lambda one: _money(one.bill.total_usd.value)),
-        (COST_HEADER, True, lambda one: number(one.bill.usd_per_million)),
+        (COST_HEADER, True, lambda one: number(one.bill.usd_per_million.value)),
         ("", False, lambda one: ", ".join(filter(None, _states(one, id(one) in best, alone=alone)))),
     ]
     kept = [column for column in columns if column is not None and column[0] not in without]
@@ -337,7 +337,7 @@ def _sections(groups: Sequence[BillGroup], traffic: Traffic, escape: Escape) -> 
             ("changed documents", True, lambda one: number(one.bill.changes_usd)),
             ("storage", True, lambda one: number(one.bill.storage_usd)),
             (f"{_TOTAL} (interval)", True, lambda one: bounded(one.bill.total_usd)),
-            (COST_HEADER, True, lambda one: number(one.bill.usd_per_million)),
+            (f"{COST_HEADER} (interval)", True, lambda one: bounded(one.bill.usd_per_million)),
             ("validity", False, lambda one: one.row.validity.value),
         ]
         others: list[GridColumn[SystemBill] | None] = [
@@ -370,8 +370,9 @@ _PRICED = ("instance_type", "price_usd_per_hour", "price_date")
 _CSV = (
     *(*_NAMES, "key", *_PRICED, *Traffic.model_fields, "capacity_qps", "capacity_qps_low", "capacity_qps_high"),
     *("capacity_from", "machines_rented", "busy_share", "usd_search", "usd_tokens", "usd_builds", "usd_changes"),
-    *("usd_storage", "usd_month", "usd_month_low", "usd_month_high", "usd_per_million_queries", "cheapest"),
-    *("offer", "cheaper_below_queries", "reason"),
+    *("usd_storage", "usd_month", "usd_month_low", "usd_month_high", "usd_per_million_queries"),
+    *("usd_per_million_queries_low", "usd_per_million_queries_high", "cheapest", "offer", "cheaper_below_queries"),
+    "reason",
 )
 
 
@@ -402,7 +403,7 @@ def _values(one: SystemBill, group: BillGroup, traffic: Traffic) -> dict[str, An
         "usd_changes": found.changes_usd,
         "usd_storage": found.storage_usd,
         **with_ends("usd_month", found.total_usd),
-        "usd_per_million_queries": found.usd_per_million,
+        **with_ends("usd_per_million_queries", found.usd_per_million),
         "cheapest": any(one is other for other in group.cheapest),
         "offer": one.offer or None,
         "cheaper_below_queries": one.cheaper_below,

@@ -292,7 +292,7 @@ def _bill(row: Row, traffic: Traffic) -> Iterator[str]:
         "index": _plain((service.storage_usd_per_month or 0.0) * times, 6),
         "tokens": _plain(service.tokens_usd_per_million or 0.0, 6),
         "total": _plain(found.total_usd.value or 0.0, 6),
-        "per_million": _plain(found.usd_per_million or 0.0, 6),
+        "per_million": _plain(found.usd_per_million.value or 0.0, 6),
     }
 
     def part(name: str, **others: str) -> str:

@@ -137,6 +137,7 @@ def _offers(priced: Sequence[QueryPrices], escape: Escape) -> Grid:
         ("GiB", True, lambda pair: f"{pair[1].memory_gib:.4g}"),
         ("US$/hour, billed", True, lambda pair: number(pair[1].usd_per_hour)),
         ("billed ms per query", True, lambda pair: number(pair[1].billed_s, 1e3)),
+        ("US$/1M requests", True, lambda pair: number(pair[1].usd_per_million_requests)),
         ("US$/1M (interval)", True, lambda pair: bounded(pair[1].usd)),
         ("US$/1M, each query a start", True, lambda pair: number(pair[1].alone_usd)),
         ("paid", False, lambda pair: _paid(pair[1])),

@@ -114,6 +114,8 @@ def test_traffic_comes_from_a_file_whose_numbers_options_replace(tmp_path: Path)
         for given in ((), ("--max-latency", "p95=13ms"))
     ]
     assert billed == [{"tantivy", "bm25"}, {"tantivy", "bm25", "minilm"}], "an option replaces the file's targets"
+    path.write_text("[trafic]\nqueries_per_month = 1e6\n", encoding="utf-8")
+    assert "has no table [traffic]. Did you mean 'trafic'?" in bill("quickstart", "--traffic", str(path), code=2)
     path.write_text("[traffic]\nqueries_per_month = 1e6\npek = 5\n", encoding="utf-8")
     assert "unknown key 'traffic.pek'. Did you mean 'peak'?" in bill("quickstart", "--traffic", str(path), code=2)
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.estimate import Estimate
-from harness.pricing import bill
+from harness.pricing import bill, bill_curve
 from harness.pricing.bill import Service, Traffic
 
 SMALL, LARGE = 0.05132, 0.306  # US$ per hour
@@ -24,7 +24,7 @@ def test_machine_that_is_idle_costs_the_same_for_a_fast_and_a_slow_system() -> N
     assert slow.machines == fast.machines == 1
     assert slow.total_usd.value == fast.total_usd.value == pytest.approx(37.4636)
     assert slow.busy == pytest.approx(0.0020027, rel=1e-4) and fast.busy == pytest.approx(0.00017038, rel=1e-4)
-    assert slow.usd_per_million == pytest.approx(12.48787, rel=1e-5)
+    assert slow.usd_per_million.value == pytest.approx(12.48787, rel=1e-5)
 
 
 def test_number_of_machines_is_rounded_up_at_the_busiest_hour() -> None:
@@ -43,11 +43,11 @@ def test_order_turns_with_traffic() -> None:
     services = {"small": service(100), "large": service(1000, LARGE)}
     flat = Traffic(queries_per_month=1e6, peak=1)
     assert bill.cheapest(services, flat) == ("small",)
-    change = bill.next_change(services, flat)
+    change = bill_curve.next_change(services, flat)
     assert change is not None and change.queries_per_month == pytest.approx(500 * 2_628_000)
     assert change.cheapest == ("small", "large"), "224.78 is within 1 % of 223.38"
     later = flat.model_copy(update={"queries_per_month": change.queries_per_month * 1.01})
-    change = bill.next_change(services, later)
+    change = bill_curve.next_change(services, later)
     assert change is not None and change.queries_per_month == pytest.approx(600 * 2_628_000)
     assert change.cheapest == ("large",)
 
@@ -66,7 +66,7 @@ def test_month_without_queries_costs_machines_builds_and_storage() -> None:
     indexed = service(100, documents=1000, build_usd=0.5, storage_usd_per_month=0.25)
     found = bill.bill(indexed, Traffic(queries_per_month=0, builds=2))
     assert found.total_usd.value == pytest.approx(37.4636 + 1.0 + 0.25)
-    assert found.usd_per_million is None and found.busy == 0
+    assert found.usd_per_million.value is None and found.busy == 0
     # Paid by the query, two machines as a minimum do not store the index twice.
     offered = by_query(0.25, documents=1000, build_usd=0.5, storage_usd_per_month=0.25)
     found = bill.bill(offered, Traffic(queries_per_month=0, builds=2, machines=2))
@@ -75,8 +75,10 @@ def test_month_without_queries_costs_machines_builds_and_storage() -> None:
 
 def test_interval_of_the_capacity_may_cost_one_machine_more() -> None:
     uncertain = Service(capacity_qps=Estimate(310, 290, 330), usd_per_hour=SMALL)
-    total = bill.bill(uncertain, Traffic(queries_per_month=262.8e6)).total_usd
-    assert (total.low, total.value, total.high) == pytest.approx((37.4636, 37.4636, 74.9272))
+    found = bill.bill(uncertain, Traffic(queries_per_month=262.8e6))
+    for estimate, divisor in ((found.total_usd, 1), (found.usd_per_million, 262.8)):
+        ends = (estimate.low, estimate.value, estimate.high)
+        assert ends == pytest.approx((37.4636 / divisor, 37.4636 / divisor, 74.9272 / divisor))
 
 
 def by_query(usd: float, **more: float | int | None) -> Service:
@@ -91,12 +93,14 @@ def test_serverless_wins_below_a_rate() -> None:
     assert (found.machines, found.busy) == (0, None)
     assert found.total_usd == Estimate(pytest.approx(0.75), pytest.approx(0.375), pytest.approx(1.5))
     for queries in (0.0, 3e6):
-        limit = bill.break_even(offers, services, Traffic(queries_per_month=queries))
+        limit = bill_curve.break_even(offers, services, Traffic(queries_per_month=queries))
         assert limit == pytest.approx(149.8544e6)
     # US$ 0.10 a million: the machine, full at 438 million, costs 37.4636 there, and serverless 43.80.
-    assert bill.break_even({"x": by_query(0.10)}, services, Traffic(queries_per_month=0)) == pytest.approx(374.636e6)
+    assert bill_curve.break_even({"x": by_query(0.10)}, services, Traffic(queries_per_month=0)) == pytest.approx(
+        374.636e6
+    )
     # US$ 0.08 a million are less than the machines cost at any traffic: 37.4636 for each 438 million.
-    assert bill.break_even({"x": by_query(0.08)}, services, Traffic(queries_per_month=0)) is None
+    assert bill_curve.break_even({"x": by_query(0.08)}, services, Traffic(queries_per_month=0)) is None
 
 
 def test_tokens_of_an_api_are_paid_by_the_query() -> None:
@@ -105,7 +109,7 @@ def test_tokens_of_an_api_are_paid_by_the_query() -> None:
     services = {"api": service(100, tokens_usd_per_million=500.0), "own": service(100, LARGE)}
     found = bill.bill(services["api"], Traffic(queries_per_month=3e6))
     assert (found.tokens_usd, found.total_usd.value) == pytest.approx((1500, 1537.4636))
-    change = bill.next_change(services, Traffic(queries_per_month=1e5))
+    change = bill_curve.next_change(services, Traffic(queries_per_month=1e5))
     # Within 1 % of one another they are called equal: 223.38 <= 1.01 x (37.4636 + 0.0005 q) from 367,410 on.
     assert change is not None and change.queries_per_month == pytest.approx((223.38 / 1.01 - 37.4636) / 5e-4)
     assert change.cheapest == ("api", "own")
@@ -137,7 +141,7 @@ def test_parts_sum_to_the_total(
 @given(st.floats(0.1, 1e5), st.floats(1, 1e9), st.floats(1, 10))
 def test_query_gets_cheaper_until_the_machine_is_full(qps: float, queries: float, peak: float) -> None:
     less, more = (bill.bill(service(qps), Traffic(queries_per_month=n, peak=peak)) for n in (queries, 1.5 * queries))
-    assert less.usd_per_million is not None and more.usd_per_million is not None
+    assert less.usd_per_million.value is not None and more.usd_per_million.value is not None
     if more.machines == less.machines:
-        assert more.usd_per_million < less.usd_per_million
+        assert more.usd_per_million.value < less.usd_per_million.value
     assert more.machines >= less.machines

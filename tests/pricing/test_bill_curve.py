@@ -71,15 +71,6 @@ def test_cheapest_changes_where_it_does_on_paper(
     assert [change.queries_per_month / SECONDS for change in found] == pytest.approx([at for at, _ in expected])
 
 
-def test_first_change_is_the_one_that_the_bill_names() -> None:
-    services = {"slow": service(7), "fast": service(31.5), "large": service(900, LARGE)}
-    traffic = Traffic(queries_per_month=3e6)
-    costs = {name: ServiceCost(each, traffic) for name, each in services.items()}
-    named, first = bill.next_change(services, traffic), next(bill_curve.changes(costs, 3e6, 1e10))
-    assert named is not None and first.cheapest == named.cheapest
-    assert first.queries_per_month == pytest.approx(named.queries_per_month)
-
-
 @given(st.floats(0.1, 1e5), st.floats(0, 1e12), st.floats(1, 20), st.floats(0, 100), st.integers(1, 5))
 def test_curve_costs_what_the_bill_says(qps: float, queries: float, peak: float, usd: float, fewest: int) -> None:
     priced = service(qps, documents=1000, build_usd=usd, storage_usd_per_month=usd / 10)
