@@ -6,6 +6,7 @@ Every reading is ``None`` if the kernel does not show the file; unlimited is :da
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
@@ -37,6 +38,14 @@ _STAT_NAMES = {
     1: ("total_rss", "total_shmem", "total_mapped_file", "total_swap", "total_pgmajfault"),
     2: ("anon", "shmem", "file_mapped", "swap", "pgmajfault"),
 }
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A limit and the cgroup folder that has it; ``value`` is ``None`` if unknown, :data:`UNLIMITED` if there is none."""
+
+    folder: Path
+    value: float | None
 
 
 @dataclass(frozen=True)
@@ -73,6 +82,26 @@ class Cgroup:
         parents = _by_path(_above(self.cpu)).items()
         return [replace(self, cpu=folder, cpuset=cpusets.get(path)) for path, folder in parents]
 
+    def least_memory(self) -> Limit:
+        """Return the smallest memory limit in force, page cache included: its own or an ancestor's, in bytes."""
+        groups = (self, *self.memory_parents())
+        return _least(Limit(group.memory, group.memory_limit_bytes()) for group in groups)
+
+    def least_swap_bytes(self) -> int | None:
+        """Return the swap allowed on top of the smallest memory limit, in bytes."""
+        groups = (self, *self.memory_parents())
+        if self.version == 2:
+            return _bytes(_least(Limit(group.memory, group.swap_limit_bytes()) for group in groups))
+        both = _bytes(_least(Limit(group.memory, group._memory_and_swap_bytes()) for group in groups))
+        memory = _bytes(self.least_memory())
+        return both if both is None or both == UNLIMITED else None if memory is None else max(0, both - memory)
+
+    def least_cpu_quota(self) -> float | None:
+        """Return the smallest CPU quota in force, its own or an ancestor's; as :meth:`cpu_quota`."""
+        own = self.cpu_quota()
+        above = [Limit(group.cpu, group.cpu_quota()) for group in self.cpu_parents()]
+        return own if own is None else _least([Limit(self.cpu, own), *above]).value
+
     def memory_limit_bytes(self) -> int | None:
         """Read the limit of all charged memory, page cache included."""
         return self._limit(self.memory / ("memory.max" if self.version == 2 else "memory.limit_in_bytes"))
@@ -81,11 +110,14 @@ class Cgroup:
         """Read the swap allowed on top of the memory limit."""
         if self.version == 2:
             return self._limit(self.memory / "memory.swap.max")
-        both = self._limit(self.memory / "memory.memsw.limit_in_bytes")
+        both = self._memory_and_swap_bytes()
         memory = self.memory_limit_bytes()
         if both is None or memory is None:
             return None
         return UNLIMITED if both == UNLIMITED else both - memory
+
+    def _memory_and_swap_bytes(self) -> int | None:
+        return self._limit(self.memory / "memory.memsw.limit_in_bytes")
 
     def cpu_quota(self) -> float | None:
         """Read the CPUs that the bandwidth quota allows; :data:`UNLIMITED` without a quota.
@@ -191,19 +223,19 @@ class Cgroup:
 def own(root: Path = ROOT, membership: str | None = None) -> Cgroup | None:
     """Return the cgroup of this container, as the engine mounts it at ``root``.
 
-    On v2 an engine may give containers the host's cgroup namespace: then ``root`` is the host's whole tree, without
-    limits, and ours is below it.
+    An engine may show containers the host's whole tree (on v2 its cgroup namespace, and Apptainer always): then
+    ``root`` has no limits, and ours is below it.
 
     Args:
         root: where the cgroup file system is mounted.
         membership: the content of ``/proc/self/cgroup``; read by default.
     """
+    if membership is None:
+        membership = read_text(Path("/proc/self/cgroup")) or ""
     if (root / "cgroup.controllers").exists():
-        if membership is None:
-            membership = read_text(Path("/proc/self/cgroup")) or ""
         return of_process(membership, root) or Cgroup(2, root, root, root, cpuset=root)
     if (root / "memory" / "memory.limit_in_bytes").exists():
-        return Cgroup(1, root / "memory", root / "cpu", root / "pids", root / "cpuacct", root / "cpuset")
+        return of_process(membership, root) or Cgroup(1, root / "memory", root / "cpu", root / "pids", root / "cpuacct", root / "cpuset")
     return None
 
 
@@ -236,6 +268,17 @@ def host_version(root: Path = ROOT) -> int | None:
     """Return the cgroup version of this host's memory controller."""
     group = own(root)
     return group.version if group else None
+
+
+def _least(limits: Iterable[Limit]) -> Limit:
+    """Return the smallest limit; the first where none limits anything."""
+    own, *above = limits
+    bounding = [limit for limit in (own, *above) if limit.value is not None and limit.value > UNLIMITED]
+    return min(bounding, key=lambda limit: limit.value or 0.0, default=own)
+
+
+def _bytes(limit: Limit) -> int | None:
+    return None if limit.value is None else int(limit.value)
 
 
 def _above(folder: Path) -> list[Path]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from harness.driver import cgroup
 from harness.driver.cgroup import UNLIMITED
-from harness.driver.procfs import format_list, parse_list
+from harness.driver.procfs import format_list, parse_list, read_text
 from harness.driver.records import Cpuset, EffectiveEnvelope, Envelope
 
 PAGE_BYTES = 4096
@@ -34,17 +34,18 @@ def read() -> EffectiveEnvelope:
     group = cgroup.own()
     status = _status()
     nodes = status.get("Mems_allowed_list")
-    swap = group.swap_limit_bytes() if group else None
+    memory = group.least_memory().value if group else None
+    swap = group.least_swap_bytes() if group else None
     return EffectiveEnvelope(
         cpus=tuple(sorted(os.sched_getaffinity(0))),
         cgroup_version=group.version if group else None,
-        memory_bytes=group.memory_limit_bytes() if group else None,
+        memory_bytes=None if memory is None else int(memory),
         # Kernels without swap accounting show no swap limit; a host without swap needs none.
         swap_bytes=0 if _host_swap_bytes() == 0 else swap,
-        cpu_quota=group.cpu_quota() if group else None,
+        cpu_quota=group.least_cpu_quota() if group else None,
         pids=group.pids_limit() if group else None,
         gpus=len([name for name in _listdir("/dev") if re.fullmatch(r"nvidia\d+", name)]),
-        network_interfaces=tuple(sorted(_listdir("/sys/class/net"))),
+        network_interfaces=_network_interfaces(),
         root_read_only=bool(os.statvfs("/").f_flag & os.ST_RDONLY),
         effective_capabilities=int(status["CapEff"], 16) if status.get("CapEff") else None,
         no_new_privileges={"1": True, "0": False}.get(status.get("NoNewPrivs", "")),
@@ -115,6 +116,12 @@ def thread_mismatches(requested: Envelope, threads: dict[str, int]) -> list[str]
 def _status() -> dict[str, str]:
     lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
     return {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
+
+
+def _network_interfaces() -> tuple[str, ...]:
+    """Return the interfaces of this process's network namespace; /sys may be mounted from another."""
+    lines = (read_text(Path("/proc/self/net/dev")) or "").splitlines()
+    return tuple(sorted(line.partition(":")[0].strip() for line in lines if ":" in line))
 
 
 def _host_swap_bytes() -> int | None:

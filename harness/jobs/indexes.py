@@ -124,7 +124,7 @@ def build(
         JobError: with the build's outcome; only the state of a resumable build is kept.
         StoreError: the cache's disk is full.
     """
-    envelope = envelope or Envelope("build", host.cpus(), host.memory_bytes() // 2 // 2**20 * 2**20, pids=2048)
+    envelope = envelope or Envelope("build", host.cpus(), launcher.room_bytes() // 2**20 * 2**20, pids=2048)
     if reason := launcher.cannot(envelope):
         raise _failed(Outcome.NOT_APPLICABLE, reason)
     target = folder(cache, key)

@@ -170,6 +170,10 @@ class Launcher(ABC):
         """Return why this host lacks the envelope (no GPU), or None."""
         return host.cannot_provide(envelope)
 
+    def room_bytes(self) -> int:
+        """Return the memory that one job may have here where its profile says nothing: an index build."""
+        return host.memory_bytes() // 2
+
     def cannot_run(self, system: System) -> str | None:  # noqa: ARG002 # a launcher of images runs all
         """Return why this launcher cannot run the system, or None."""
         return None

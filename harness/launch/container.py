@@ -1,9 +1,4 @@
-"""The container of a job: how it is created, its limits as the host sees them, and its end.
-
-The driver reads the limits from inside, but an image can claim anything.  The host cannot see all of them (the
-container of a remote engine, a file that this kernel lacks); then the values read inside count alone.  Swap in use, and
-throttling by a container's own later quota, are counted while the job runs and have their own verdict.
-"""
+"""The container of a job: how it is created, and its end."""
 
 from __future__ import annotations
 
@@ -19,14 +14,9 @@ from docker.errors import DockerException
 from docker.models.containers import Container
 from docker.types import DeviceRequest, LogConfig, Mount, Ulimit
 
-from harness.commands import words
-from harness.driver.cgroup import UNLIMITED, Cgroup
-from harness.driver.envelope import PAGE_BYTES, same_memory
-from harness.driver.procfs import format_list
-from harness.driver.records import Cpuset, Envelope, Outcome
 from harness.errors import EngineError, ImageError
 from harness.filesystem import this_process
-from harness.launch.base import LaunchRequest, Prepared, StopReason, thread_environment
+from harness.launch.base import LaunchRequest, Prepared, thread_environment
 from harness.launch.connection import engine_errors
 from harness.launch.images import emulation, platforms
 from harness.results.schema import Placement
@@ -146,86 +136,3 @@ class ContainerWait(threading.Thread):
                 "the Docker engine went away while a job ran; see that it is back (`harness doctor`), then run again: "
                 "what was finished is kept, and what is left of the job is removed"
             )
-
-
-def limit_mismatch(group: Cgroup | None, requested: Envelope, cpuset: Cpuset) -> StopReason | None:
-    """Return why a container that has just started must not be measured.
-
-    Args:
-        group: its cgroup; ``None`` where the host does not show it.
-    """
-    if group is None:
-        return None
-    wrong = _cpuset(group, cpuset)
-    memory_bytes, quota = group.memory_limit_bytes(), group.cpu_quota()
-    if memory_bytes is not None and not same_memory(requested, memory_bytes):
-        wrong.append(f"memory limit {memory_bytes} bytes, asked for {requested.memory_bytes}")
-    if quota not in (None, UNLIMITED):
-        wrong.append(f"CPU quota of {quota} CPUs, asked for none")
-    return _stopped(wrong + _memory_above(group, requested) + _quotas_above(group))
-
-
-def limit_change(group: Cgroup | None, cpuset: Cpuset) -> StopReason | None:
-    """Return why a running container's CPUs, NUMA nodes or parents' quotas no longer fit."""
-    return _stopped(_cpuset(group, cpuset) + _quotas_above(group)) if group else None
-
-
-def _cpuset(group: Cgroup, requested: Cpuset) -> list[str]:
-    wrong = []
-    cpus, nodes = group.cpus(), group.numa_nodes()
-    if cpus is not None and cpus != set(requested.cpus):
-        reason = f"held to CPUs {format_list(cpus)}, asked for CPUs {format_list(requested.cpus)}"
-        wrong.append(reason + _same_cpus_as_the_engine(group, requested))
-    if nodes is not None and requested.numa_nodes and nodes != set(requested.numa_nodes):
-        wrong.append(
-            f"memory from NUMA nodes {format_list(nodes)}, asked for nodes {format_list(requested.numa_nodes)}"
-        )
-    return wrong
-
-
-def _same_cpus_as_the_engine(group: Cgroup, requested: Cpuset) -> str:
-    """Return the remedy where the engine itself lacks CPUs of the harness, else nothing."""
-    for parent in group.cpu_parents():
-        cpus = parent.cpus()
-        if cpus is not None and not cpus.issuperset(requested.cpus):
-            these = format_list(cpus)
-            here = f"taskset -c {words(these)}"
-            return f" (the engine has CPUs {these}: run the harness on the same, `{here} harness run ...`)"
-    return ""
-
-
-# Limits further up are invisible from inside, and the kernel keeps no count of them in the container's own cgroup.
-def _memory_above(group: Cgroup, requested: Envelope) -> list[str]:
-    limits = [(parent.memory, parent.memory_limit_bytes()) for parent in group.memory_parents()]
-    return [
-        f"{folder} has a memory limit of {memory_bytes} bytes, asked for {requested.memory_bytes}"
-        for folder, memory_bytes in limits
-        if memory_bytes is not None and UNLIMITED < memory_bytes <= requested.memory_bytes - PAGE_BYTES
-    ]
-
-
-def _quotas_above(group: Cgroup) -> list[str]:
-    """Return the parents' quotas that can bind: one of as many CPUs as they have never does."""
-    wrong = []
-    for parent in group.cpu_parents():
-        quota = parent.cpu_quota()
-        if quota is None or quota == UNLIMITED:
-            continue
-        cpus = len(parent.cpus() or ()) or os.cpu_count()
-        if cpus is None or quota < cpus:
-            wrong.append(
-                f"{parent.cpu} has a CPU quota of {quota:g} CPUs and may use {cpus}, asked for no quota that binds:"
-                f" take it off (`{_without_quota(parent)}`), or measure outside that cgroup"
-            )
-    return wrong
-
-
-def _without_quota(group: Cgroup) -> str:
-    """Return the command that removes the quota."""
-    if group.cpu.suffix in (".slice", ".scope", ".service"):
-        return f"systemctl set-property {group.cpu.name} CPUQuota="
-    return f"echo max > {group.cpu}/cpu.max" if group.version == 2 else f"echo -1 > {group.cpu}/cpu.cfs_quota_us"
-
-
-def _stopped(wrong: list[str]) -> StopReason | None:
-    return StopReason(Outcome.ENVELOPE_MISMATCH, "seen from outside: " + "; ".join(wrong)) if wrong else None

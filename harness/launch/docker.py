@@ -33,14 +33,13 @@ from harness.launch.container import (
     NOBODY,
     ContainerWait,
     create_arguments,
-    limit_change,
-    limit_mismatch,
     refuse_emulation,
 )
 from harness.launch.images import emulation, platforms, recipes, side_by_side
 from harness.launch.images.builder import Image, ImageBuilder
 from harness.launch.images.engine_build import BuildLimits
 from harness.launch.images.systems import System
+from harness.launch.limits import limit_change, limit_mismatch
 from harness.launch.monitor import gpu, rapl
 from harness.launch.monitor.canary import Canary
 from harness.launch.monitor.sampler import Sampler
@@ -187,22 +186,15 @@ class DockerLauncher(Launcher):
             container.reload()
             state = container.attrs["State"]
             canary.take("after")
-            return LaunchEnd(
+            return watch.launch_end(
+                sampler,
+                canary,
+                placement,
+                wall_s,
                 exit_code=state["ExitCode"],
                 oom_killed=bool(state["OOMKilled"]),
-                oom_kills=sampler.oom_kills,
-                throttled_periods=sampler.throttled_periods,
                 stopped=stopped,
-                memory=sampler.memory(),
-                wall_s=wall_s,
-                # The engine keeps no more of it than `create_arguments` allows.
-                log=container.logs()[-LOG_BYTES:],
-                counters=sampler.counters(),
-                gpus=sampler.gpus(),
-                canary=tuple(canary.taken),
-                placement=placement,
-                handed=tuple(watch.handed),
-                ready_s=watch.ready_s,
+                log=container.logs()[-LOG_BYTES:],  # the engine keeps no more of it than `create_arguments` allows
             )
 
     def throttle(self, job: LaunchRequest, quota: tuple[int, int]) -> None:

@@ -33,6 +33,9 @@ class LauncherEntry(NamedTuple):
 
 LAUNCHERS = {
     "docker": LauncherEntry("harness.launch.docker:DockerLauncher", "containers with enforced limits"),
+    "apptainer": LauncherEntry(
+        "harness.launch.apptainer:ApptainerLauncher", "Apptainer without root, in a Slurm allocation or a systemd scope"
+    ),
     "process": LauncherEntry(
         "harness.launch.process:ProcessLauncher", "plain child processes, pinned to CPUs, no other limits"
     ),

@@ -180,18 +180,8 @@ class ProcessLauncher(Launcher):
             canary_log.take("after")
             log.seek(max(0, log.seek(0, os.SEEK_END) - _LOG_BYTES))  # its end tells most
             text = log.read(_LOG_BYTES)
-        return LaunchEnd(
-            exit_code=child.returncode,
-            stopped=stopped,
-            memory=sampler.memory(),
-            wall_s=wall_s,
-            log=text,
-            counters=sampler.counters(),
-            gpus=sampler.gpus(),
-            canary=tuple(canary_log.taken),
-            placement=placement,
-            handed=tuple(watch.handed),
-            ready_s=watch.ready_s,
+        return watch.launch_end(
+            sampler, canary_log, placement, wall_s, exit_code=child.returncode, log=text, stopped=stopped
         )
 
     def command(self, driver: list[str]) -> list[str]:

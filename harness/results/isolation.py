@@ -100,6 +100,15 @@ class Isolation:
 
 
 CONTAINER = Isolation("container", "a container enforced the limits", LIMITS, CounterScope.CGROUP, "Docker")
+APPTAINER = Isolation(
+    "apptainer",
+    "Apptainer ran the job without root, in a step of Slurm or a scope of systemd that enforced CPUs and memory;"
+    " nothing limited the number of processes",
+    tuple(limit for limit in LIMITS if limit not in ("pids", "numa_nodes")),
+    CounterScope.CGROUP,
+    "Apptainer",
+    mark="apptainer",
+)
 PROCESS = Isolation(
     "process",
     "CPUs were pinned; nothing enforced the memory limit or the network ban",
@@ -117,7 +126,7 @@ FAKE = Isolation(
 PUBLISHED = Isolation(
     "published", "published figures, not measured here: no intervals are known", figures=Figures.PUBLISHED
 )
-SHIPPED = {each.name: each for each in (CONTAINER, PROCESS, FAKE, PUBLISHED)}
+SHIPPED = {each.name: each for each in (CONTAINER, APPTAINER, PROCESS, FAKE, PUBLISHED)}
 
 
 def named(name: str) -> Isolation:

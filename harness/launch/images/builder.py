@@ -133,6 +133,7 @@ class ImageBuilder:
         platform: of the images; the engine's own if not given.
         limits: of each build.
         progress: takes the steps of each build.
+        measures_alike: takes the driver's hash of an image that is there; another is built again.
     """
 
     def __init__(
@@ -143,6 +144,7 @@ class ImageBuilder:
         platform: str | None = None,
         limits: BuildLimits | None = None,
         progress: Progress = silent,
+        measures_alike: Callable[[str | None], bool] = driver_code.measures_alike,
     ) -> None:
         self._client = client
         self._cache = cache
@@ -150,6 +152,7 @@ class ImageBuilder:
         self._platform = platform
         self._limits = limits or BuildLimits()
         self._progress = progress
+        self._measures_alike = measures_alike
 
     def find(self, system: System) -> Image | None:
         """Return the image of a system's present recipe, or ``None``; its driver may be one that measures alike.
@@ -186,7 +189,7 @@ class ImageBuilder:
         if image.labels.get(RECIPE_LABEL) != target.recipe:
             return None
         driver = str(image.labels.get(DRIVER_LABEL))
-        if not driver_code.measures_alike(driver):
+        if not self._measures_alike(driver):
             return None
         size_bytes, platform = int(image.attrs["Size"]), target.system.platform
         return Image(target.reference, target.recipe, str(image.id), size_bytes, driver, platform)

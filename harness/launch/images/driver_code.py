@@ -20,6 +20,7 @@ ALIKE: dict[int, tuple[str, ...]] = {
         "e08101a04d58ce62215645722bbde55174ec1353a885e4fcf59b4f26b585d1a8",
         "59163b1c521dd3b0bb4d41877f28b2abc10905e7918717fe11a1d815a11f8c3a",
         "a7f626930623448cee6ff1bc7bac325a2524599bf623e2204c49aa6940dd16e3",
+        "7909fc5eac49b910661b4ce4f6d80e806f2b282e1b24bb4218407e9e921000eb",
     ),
 }
 
@@ -50,6 +51,11 @@ def measures_alike(built_with: str | None) -> bool:
     """Return whether an image with this driver measures as this harness's driver does."""
     known = ALIKE.get(PROTOCOL_VERSION, ())
     return built_with == code_hash() or (built_with in known and code_hash() in known)
+
+
+def is_current(built_with: str | None) -> bool:
+    """Return whether an image has this very driver."""
+    return built_with == code_hash()
 
 
 def _plain(value: Any) -> Any:

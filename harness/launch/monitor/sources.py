@@ -44,11 +44,14 @@ class JobSource:
 
 
 class CgroupSource(JobSource):
-    """Readings of a container, from its cgroup."""
+    """Readings of a container, from its cgroup; ``tree``: its processes, where no cgroup counts their CPU time."""
 
-    def __init__(self, group: Cgroup, cpus: Iterable[int], proc: Path = _PROC) -> None:
+    def __init__(
+        self, group: Cgroup, cpus: Iterable[int], proc: Path = _PROC, tree: ProcessTree | None = None
+    ) -> None:
         self.name = f"cgroup v{group.version}"
         self._group = group
+        self._tree, self._tree_ns = tree if group.cpu_ns() is None else None, Totals()
         self._cpus = tuple(cpus)
         self._proc, self._wait_ns = proc, Totals()
 
@@ -61,7 +64,7 @@ class CgroupSource(JobSource):
         """Read the totals now; None when the cgroup is gone."""
         t_ns = time.perf_counter_ns()
         group = self._group
-        cpu_ns, stat = group.cpu_ns(), group.memory_stat()
+        cpu_ns, stat = self._cpu_ns(), group.memory_stat()
         if cpu_ns is None and stat is None:
             return None
         busy_ns, steal_ns = busy_and_steal_ns(self._cpus)
@@ -78,7 +81,12 @@ class CgroupSource(JobSource):
             group.throttled_periods(),
         )
         # The cgroup may disappear during the reading; half a reading would turn known totals into "not known".
-        return None if cpu_ns is not None and group.cpu_ns() is None else reading
+        return None if cpu_ns is not None and self._cpu_ns() is None else reading
+
+    def _cpu_ns(self) -> int | None:
+        if self._tree is None:
+            return self._group.cpu_ns()
+        return _cpu_of(self._tree.pids(), self._tree_ns)
 
     def pids(self) -> Collection[int] | None:
         """Return its threads: the first of a process has the process's number."""
@@ -121,7 +129,7 @@ class ProcessSource(JobSource):
             return None
         busy_ns, steal_ns = busy_and_steal_ns(self._cpus)
         self._wait_ns.update(waits_ns(threads))
-        self._cpu_ns.update({pid: used_ns for pid in pids if (used_ns := process_cpu_ns(pid)) is not None})
+        _cpu_of(pids, self._cpu_ns)
         self._faults.update({pid: faults for pid in pids if (faults := _major_faults(pid)) is not None})
         wait_ns, cpu_ns, faults = self._wait_ns.total, self._cpu_ns.total, self._faults.total
         return CounterReading(t_ns, cpu_ns, busy_ns, steal_ns, wait_ns, None, _swapped_bytes(pids), faults)
@@ -149,6 +157,12 @@ def process_cpu_ns(pid: int) -> int | None:
         return time.clock_gettime_ns(clock)
     except OSError:
         return None
+
+
+def _cpu_of(pids: Iterable[int], totals: Totals) -> int | None:
+    """Add the CPU time of the processes that exist now; return the total of all that ever did."""
+    totals.update({pid: used_ns for pid in pids if (used_ns := process_cpu_ns(pid)) is not None})
+    return totals.total
 
 
 def _major_faults(pid: int) -> int | None:

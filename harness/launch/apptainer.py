@@ -1,0 +1,239 @@
+"""Jobs as Apptainer containers of an ordinary user, without root and without an engine.
+
+The limits come from the scheduler or the user's systemd (:mod:`harness.launch.allocation`), and the rest from namespaces:
+a read-only root, no network, no capabilities, no home.  Apptainer has no daemon, so images are files
+(:mod:`harness.launch.images.sif`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+
+import requests
+from docker.errors import DockerException
+
+from harness.driver import cgroup
+from harness.driver.procfs import OpenFiles, read_text
+from harness.driver.records import Envelope, Outcome
+from harness.errors import EngineError, ImageError
+from harness.launch import allocation, connection, cpu_placement, host, limits
+from harness.launch.base import LaunchEnd, Launcher, LaunchRequest, Prepared, StopReason, thread_environment
+from harness.launch.checks import Check, Level
+from harness.launch.connection import engine_errors
+from harness.launch.gate import Gate, GateClosed
+from harness.launch.images import driver_code, platforms, recipes, sif
+from harness.launch.images.builder import ImageBuilder
+from harness.launch.images.systems import System
+from harness.launch.monitor import gpu, rapl
+from harness.launch.monitor.canary import Canary
+from harness.launch.monitor.sampler import Sampler
+from harness.launch.monitor.sources import CgroupSource, ProcessTree
+from harness.launch.watch import CanaryLog, JobWatch, follow
+from harness.progress import Progress
+from harness.results.isolation import APPTAINER
+from harness.results.schema import Placement
+from harness.untrusted import max_output_bytes, one_line
+
+# No init of Apptainer's own inside, which takes 6 MB; no evaluation of the image's words; nothing of the user's.
+_ISOLATED = (
+    *("--userns", "--containall", "--no-init", "--no-home", "--net", "--network", "none", "--cleanenv", "--no-eval"),
+    *("--drop-caps", "ALL", "--no-mount", "tmp,home,cwd,hostfs,bind-paths", "--pwd", "/job/out"),
+)
+
+_ENGINE_S = 120
+
+
+class ApptainerLauncher(Launcher):
+    """Launcher of images as Apptainer containers, in a Slurm allocation or a scope of the user's systemd."""
+
+    isolation = APPTAINER
+
+    def __init__(self, cache: Path, models: Path | None = None) -> None:
+        super().__init__(cache, models)
+        self._canary = Canary()
+
+    @classmethod
+    def examine(cls) -> Iterator[Check]:
+        """Check Apptainer, and what would limit a job."""
+        version = _version()
+        if version is None:
+            yield Check(Level.FAIL, "Apptainer", "apptainer is not found", "install it, or `module load apptainer`")
+            return
+        yield Check(Level.OK, "Apptainer", version)
+        try:
+            holder = allocation.holder()
+        except EngineError as error:
+            fact, _, remedy = str(error).rpartition("; ")
+            yield Check(Level.FAIL, "limits", fact, remedy)
+            return
+        yield Check(Level.OK, "limits", f"each job runs in {holder.kind}")
+
+    def check(self) -> None:
+        """Raise EngineError unless jobs can run here, with limits."""
+        if _version() is None:
+            raise EngineError("apptainer is not found; install it, or `module load apptainer`")
+        if os.getuid() == 0:
+            raise EngineError("--launcher apptainer runs jobs as the user who starts it, and root is no such user")
+        _ = self._holder
+
+    @cached_property
+    def _holder(self) -> allocation.Holder:
+        return allocation.holder()
+
+    def engine_version(self) -> str | None:
+        """Return Apptainer's version."""
+        return _version()
+
+    def cannot(self, envelope: Envelope) -> str | None:
+        """Return why the allocation lacks the envelope, or None."""
+        return self._holder.cannot(envelope)
+
+    def room_bytes(self) -> int:
+        """Return the memory that the allocation leaves to a job."""
+        return self._holder.room_bytes()
+
+    def recipe(self, system: System) -> str:
+        """Hash the inputs of the image, as for a Docker image."""
+        return recipes.recipe(_here(system))
+
+    def find(self, system: System) -> Prepared | None:
+        """Return the system's image file, if the cache has it."""
+        system = _here(system)
+        found = sif.find(self.cache, recipes.recipe(system))
+        return _prepared(system, found) if found else None
+
+    def prepare(self, system: System) -> Prepared:
+        """Return the system's image file; make it where a container engine answers."""
+        found = self.find(system)
+        if found is not None:
+            return found
+        system = _here(system)
+        try:
+            client = connection.connect(_ENGINE_S)
+            client.ping()
+        except (EngineError, DockerException, requests.RequestException) as error:
+            raise ImageError(
+                f"system {system.name!r}: {self.cache}/{sif.FOLDER} has no image of it, and no engine answers here to"
+                " make one; run `harness stage SUITE FOLDER` on a machine with Docker or Podman, and copy the folder"
+            ) from error
+        with closing(client), engine_errors():
+            builder = ImageBuilder(client, self.cache, self.models, measures_alike=driver_code.is_current)
+            return _prepared(system, sif.make_from_engine(client, self.cache, system.name, builder.ensure(system)))
+
+    def launch(self, job: LaunchRequest, progress: Progress) -> LaunchEnd:
+        """Run one job in a container of its own, from start to end."""
+        envelope, holder = job.spec.envelope, self._holder
+        most_bytes = None if job.spec.kind == "build" else max_output_bytes(job.spec)
+        with ExitStack() as stack:
+            chosen = stack.enter_context(holder.placed(envelope))
+            command = holder.command(envelope, chosen)
+            gate = Gate(command, self._command(job), holder.environment(), most_bytes=most_bytes)
+            try:
+                stack.enter_context(gate)
+            except GateClosed as closed:
+                return LaunchEnd(stopped=_refused(command[0], str(closed), holder))
+            placement = chosen or _placement(envelope, gate.cpus)
+            if placement is None:
+                why = f"{command[0]} gave {len(gate.cpus)} CPUs, asked for {envelope.cpus}; {holder.remedy}"
+                return LaunchEnd(stopped=StopReason(Outcome.ENVELOPE_MISMATCH, why))
+            job.write_spec(placement.cpuset)
+            stack.enter_context(host.aside(placement))
+            gpus = stack.enter_context(gpu.following(envelope.gpus))
+            packages = stack.enter_context(rapl.following(placement.cpus))
+            canary_log = CanaryLog(self._canary, placement, job, gpus)
+            canary_log.take("before")
+            held, counted = _groups(gate.pid)
+            stopped = limits.limit_mismatch(held, envelope, placement.cpuset)
+            if stopped:
+                return LaunchEnd(stopped=_with_remedy(stopped, holder), placement=placement)
+            started, watch = time.monotonic(), JobWatch(job)
+            gate.open(placement.cpus)
+            with closing(OpenFiles()) as files:
+                source = CgroupSource(replace(counted, read=files), placement.cpus, tree=ProcessTree(gate.pid))
+                with Sampler(source, gpus, packages) as sampler:
+                    stopped = follow(
+                        watch,
+                        gate.ended,
+                        progress,
+                        canary_log,
+                        sampler,
+                        lambda: limits.limit_change(held, placement.cpuset),
+                    )
+                    if stopped:
+                        gate.kill()
+                    code = gate.result()
+                    wall_s = time.monotonic() - started
+            oom = holder.out_of_memory(gate.words()) if code is None else False
+            canary_log.take("after")
+            return watch.launch_end(
+                sampler, canary_log, placement, wall_s, exit_code=code, oom_killed=oom, stopped=stopped, log=gate.log()
+            )
+
+    def _command(self, job: LaunchRequest) -> list[str]:
+        """Return the command of a job's container, with the paths and variables of a Docker container."""
+        index = "rw" if job.may_write_index else "ro"
+        mounts = (
+            f"{job.folder}:/job:ro",
+            f"{job.out}:/job/out:rw",
+            f"{job.corpus_dir}:/corpus:ro",
+            f"{job.index_dir}:/index:{index}",
+        )
+        binds = [word for mount in mounts for word in ("--bind", mount)]
+        variables = thread_environment(job.spec.envelope.cpus)
+        settings = [word for name, value in variables.items() for word in ("--env", f"{name}={value}")]
+        nvidia = ("--nv",) if job.spec.envelope.gpus else ()
+        return ["apptainer", "--silent", "run", *_ISOLATED, *nvidia, *binds, *settings, job.prepared.reference]
+
+
+def _version() -> str | None:
+    """Return Apptainer's version; None where it is not installed."""
+    if not shutil.which("apptainer"):
+        return None
+    done = subprocess.run(["apptainer", "--version"], capture_output=True, text=True, check=False)
+    found = re.search(r"\d+\.\d+[\w.+~-]*", done.stdout)
+    return found.group() if found else None
+
+
+def _here(system: System) -> System:
+    return system.for_platform(platforms.host())
+
+
+def _prepared(system: System, image: sif.SifImage) -> Prepared:
+    return Prepared(system, image.recipe, image.digest, str(image.path), image.size_bytes)
+
+
+def _placement(envelope: Envelope, given: frozenset[int]) -> Placement | None:
+    """Choose the job's CPUs among those that it was given, and ours among the rest; None: too few."""
+    if len(given) < envelope.cpus:
+        return None
+    chosen = cpu_placement.place(envelope.cpus, given)
+    rest = tuple(sorted(os.sched_getaffinity(0) - set(chosen.cpus)))
+    # Slurm decides on NUMA nodes, and a step may use the memory of all.
+    return replace(chosen, numa_nodes=(), harness_cpus=rest or chosen.cpus, apart=bool(rest))
+
+
+def _groups(pid: int) -> tuple[cgroup.Cgroup | None, cgroup.Cgroup]:
+    """Return the cgroup that limits a job, and the one whose counters are its own."""
+    held = cgroup.of_process(read_text(Path(f"/proc/{pid}/cgroup")) or "")
+    ours = cgroup.of_process(read_text(Path("/proc/self/cgroup")) or "")
+    if held is None:
+        raise EngineError(f"process {pid} shows no cgroup with a memory controller; mount /sys/fs/cgroup")
+    return held, allocation.apart(held, ours)
+
+
+def _refused(holder: str, said: str, known: allocation.Holder) -> StopReason:
+    last = one_line(said.splitlines()[-1] if said else "no reason", 300)
+    return StopReason(Outcome.NOT_APPLICABLE, f"{holder} refuses this job: {last}; {known.remedy}")
+
+
+def _with_remedy(stopped: StopReason, holder: allocation.Holder) -> StopReason:
+    return replace(stopped, detail=f"{stopped.detail}; {holder.remedy}")

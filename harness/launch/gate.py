@@ -1,0 +1,191 @@
+"""The gate of a job without an engine: a shell in the job's own cgroup, which starts the job when it is told to.
+
+It tells its process id and CPUs before the job starts, so that the harness can move aside.  It stays until the harness
+has read the cgroup's last counters, because the cgroup goes with its last process.  A closed input kills the job, so no
+job outlives its harness.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, Self
+
+from harness.driver.procfs import format_list, parse_list
+
+# What a scheduler may take to start a step on a node that is busy with the end of another.
+START_S = 120.0
+_END_S = 15.0
+_CHUNK = 1 << 16
+_MOST_WORDS = 64 << 10
+# Blocks of `ulimit -f`.
+_BLOCK = 512
+# Arguments: the file for the job's output, blocks of its largest file (0: any), and the job.
+_SHELL = r"""
+log=$1 most=$2; shift 2
+exec 3<&0 </dev/null
+echo "$$ $(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' "/proc/$$/status")"
+read -r cpus <&3 || exit 1
+taskset -pc "$cpus" $$ >/dev/null || exit 1
+ulimit -c 0
+[ "$most" = 0 ] || ulimit -f "$most"
+setsid "$@" >"$log" 2>&1 3<&- & job=$!
+{ read -r _ <&3; kill -KILL -- "-$job"; } >/dev/null 2>&1 & guard=$!
+wait "$job"; code=$?
+kill "$guard" 2>/dev/null
+echo "$code"
+read -r _ <&3
+"""
+# The command ends with the harness, even after a kill -9.
+_WITH_PARENT = """import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+if os.getppid() != int(sys.argv[1]): sys.exit(1)
+os.execvp(sys.argv[2], sys.argv[2:])
+"""
+
+
+class GateClosed(Exception):
+    """The shell did not start: the words of the command that should have started it."""
+
+
+class Gate:
+    """One job behind its gate, in a ``with`` block.
+
+    Args:
+        holder: the command that runs another one inside the limits (``srun ...``); empty: none.
+        job: the job's command.
+        environment: of both.
+        most_bytes: of each file that the job writes; None: any.
+        log_bytes: the last bytes of its output that are kept.
+
+    Raises:
+        GateClosed: it did not start.
+    """
+
+    def __init__(
+        self,
+        holder: Sequence[str],
+        job: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        most_bytes: int | None = None,
+        log_bytes: int = 10 << 20,
+    ) -> None:
+        self.ended = threading.Event()
+        self.code: int | None = None
+        self._folder = tempfile.TemporaryDirectory(prefix="harness-gate-")
+        self._pipe = Path(self._folder.name, "log")
+        self._errors = Path(self._folder.name, "errors")
+        os.mkfifo(self._pipe, 0o600)
+        blocks = 0 if most_bytes is None else -(-most_bytes // _BLOCK)
+        shell = ["sh", "-c", _SHELL, "gate", str(self._pipe), str(blocks), *job]
+        self._command = [sys.executable, "-I", "-c", _WITH_PARENT, str(os.getpid()), *holder, *shell]
+        self._environment = dict(environment)
+        self._log: deque[bytes] = deque(maxlen=max(1, log_bytes // _CHUNK))
+        self._log_thread = _thread("gate-log", self._read_log)
+        self._hello, self._words = threading.Event(), ""
+
+    def __enter__(self) -> Self:
+        with self._errors.open("wb") as errors:
+            self._child = subprocess.Popen(
+                self._command,
+                env=self._environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                start_new_session=True,  # Ctrl-C at the terminal reaches the harness alone
+            )
+        try:
+            _thread("gate", self._follow)
+            self._hello.wait(START_S)
+            pid, _, cpus = self._words.partition(" ")
+            if not pid.isdigit() or not parse_list(cpus):
+                raise GateClosed(self.words() or f"it did not start within {START_S:g} s")
+            self.pid, self.cpus = int(pid), frozenset(parse_list(cpus))
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        self._close()
+
+    def open(self, cpus: Sequence[int]) -> None:
+        """Start the job on these of its CPUs."""
+        self._tell(format_list(cpus))
+
+    def kill(self) -> None:
+        """Kill the job with all its processes; the gate stays."""
+        self._tell("end")
+
+    def result(self) -> int | None:
+        """Wait for the job's end; return its exit code, None if the gate went with it."""
+        self.ended.wait()
+        return self.code
+
+    def log(self) -> bytes:
+        """Return the last output of the job, which has ended."""
+        self._log_thread.join(_END_S)
+        return b"".join(self._log)
+
+    def words(self) -> str:
+        """Return what the holder has said on its error output."""
+        with self._errors.open("rb") as file:
+            return file.read(_MOST_WORDS).decode("utf-8", "replace").strip()
+
+    def _tell(self, word: str) -> None:
+        with contextlib.suppress(OSError):  # it is gone
+            assert self._child.stdin is not None
+            self._child.stdin.write(f"{word}\n".encode())
+            self._child.stdin.flush()
+
+    def _follow(self) -> None:
+        """Read the gate's two lines: its id and CPUs, and the exit code of the job."""
+        assert self._child.stdout is not None
+        self._words = _line(self._child.stdout)
+        if self._words:
+            self._hello.set()
+        code = _line(self._child.stdout)
+        self.code = int(code) if code.isdigit() else None
+        if self.code is None:  # the gate is gone: its holder knows why, and says it as it ends
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._child.wait(_END_S)
+        self.ended.set()
+        self._hello.set()
+
+    def _read_log(self) -> None:
+        with contextlib.suppress(OSError), self._pipe.open("rb", buffering=0) as pipe:
+            while chunk := pipe.read(_CHUNK):
+                self._log.append(chunk)
+
+    def _close(self) -> None:
+        """End the shell and its holder, which kills a job that still runs."""
+        assert self._child.stdin is not None
+        with contextlib.suppress(OSError):
+            self._child.stdin.close()
+        for end in (None, self._child.terminate, self._child.kill):
+            if end:
+                end()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._child.wait(_END_S)
+                break
+        with contextlib.suppress(OSError):  # a job that never started: its reader still waits for a writer
+            os.close(os.open(self._pipe, os.O_WRONLY | os.O_NONBLOCK))
+        self._folder.cleanup()
+
+
+def _thread(name: str, target: Callable[[], Any]) -> threading.Thread:
+    thread = threading.Thread(target=target, name=name, daemon=True)
+    thread.start()
+    return thread
+
+
+def _line(file: IO[bytes]) -> str:
+    return file.readline(_CHUNK).decode("ascii", "replace").strip()
