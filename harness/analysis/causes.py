@@ -56,8 +56,8 @@ MORE_PROCESSES = f"set protocol.trials to {MIN_PROCESSES} or more, with protocol
 
 TEXTS: dict[Cause, CauseText] = {
     Cause.ISOLATION: CauseText(
-        "no container enforced the limits",
-        "The memory limit and the network ban were not enforced, so memory and latency may differ in a container.",
+        "not measured in a Docker container",
+        "Another launcher held the job and enforced fewer limits, so memory and latency may differ in a container.",
         "measure with --launcher docker",
         Again.NOT,
     ),

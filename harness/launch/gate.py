@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Self
@@ -37,7 +36,7 @@ taskset -pc "$cpus" $$ >/dev/null || exit 1
 ulimit -c 0
 [ "$most" = 0 ] || ulimit -f "$most"
 setsid "$@" >"$log" 2>&1 3<&- & job=$!
-{ read -r _ <&3; kill -KILL -- "-$job"; } >/dev/null 2>&1 & guard=$!
+{ read -r _ <&3; kill -s KILL -- "-$job"; } >/dev/null 2>&1 & guard=$!
 wait "$job"; code=$?
 kill "$guard" 2>/dev/null
 echo "$code"
@@ -88,7 +87,7 @@ class Gate:
         shell = ["sh", "-c", _SHELL, "gate", str(self._pipe), str(blocks), *job]
         self._command = [sys.executable, "-I", "-c", _WITH_PARENT, str(os.getpid()), *holder, *shell]
         self._environment = dict(environment)
-        self._log: deque[bytes] = deque(maxlen=max(1, log_bytes // _CHUNK))
+        self._log, self._log_bytes = bytearray(), log_bytes
         self._log_thread = _thread("gate-log", self._read_log)
         self._hello, self._words = threading.Event(), ""
 
@@ -133,7 +132,7 @@ class Gate:
     def log(self) -> bytes:
         """Return the last output of the job, which has ended."""
         self._log_thread.join(_END_S)
-        return b"".join(self._log)
+        return bytes(self._log[-self._log_bytes :])
 
     def words(self) -> str:
         """Return what the holder has said on its error output."""
@@ -163,7 +162,9 @@ class Gate:
     def _read_log(self) -> None:
         with contextlib.suppress(OSError), self._pipe.open("rb", buffering=0) as pipe:
             while chunk := pipe.read(_CHUNK):
-                self._log.append(chunk)
+                self._log += chunk
+                if len(self._log) > 2 * self._log_bytes:  # moved now and then, not at each chunk
+                    del self._log[: -self._log_bytes]
 
     def _close(self) -> None:
         """End the shell and its holder, which kills a job that still runs."""
@@ -176,6 +177,9 @@ class Gate:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._child.wait(_END_S)
                 break
+        assert self._child.stdout is not None
+        self.ended.wait(_END_S)  # its reader sees the end
+        self._child.stdout.close()
         with contextlib.suppress(OSError):  # a job that never started: its reader still waits for a writer
             os.close(os.open(self._pipe, os.O_WRONLY | os.O_NONBLOCK))
         self._folder.cleanup()

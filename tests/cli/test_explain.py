@@ -30,8 +30,8 @@ def test_swept_system_names_all_its_points(harness: Call, bench: Bench) -> None:
 def test_findings_are_listed_and_explained_with_their_rows(harness: Call, bench: Bench) -> None:
     bench.run(FakeLauncher(), bench.suite())
     listed = harness("explain").stdout
-    assert "(fake)  isolation (no container enforced the limits); " in listed
-    assert "; index build: isolation (no container enforced the limits)" in listed
+    assert "(fake)  isolation (not measured in a Docker container); " in listed
+    assert "; index build: isolation (not measured in a Docker container)" in listed
     text = harness("explain", "isolation").stdout
-    assert "isolation  No container enforced the limits." in text and "planted/tiny/" in text
+    assert "isolation  Not measured in a Docker container." in text and "planted/tiny/" in text
     assert_refused(harness("explain", "latnecy"), "no result, column or finding 'latnecy'. Did you mean 'latency'?")

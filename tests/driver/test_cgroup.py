@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from harness.driver import cgroup
-from harness.driver.cgroup import UNLIMITED, Cgroup, MemoryStat
+from harness.driver.cgroup import UNLIMITED, Cgroup, Limit, MemoryStat
 from harness.driver.procfs import OpenFiles, format_list, parse_list
 from harness.launch.docker import group_of
 from tests.support.recorded_cgroups import DRIVERS, FOLDER, docker_says, unfold
 
 MIB = 1 << 20
+V1_NO_LIMIT = (1 << 63) - 4096
 ID = "9859cadea1858408ffa6935e078da7aca359510c8d1df32526495fe22c9c3eb8"
 V1_PROCESS = "".join(
     f"{number}:{name}:/docker/{ID}\n" for number, name in enumerate(("cpu", "cpuacct", "cpuset", "memory", "pids"), 1)
@@ -230,7 +231,7 @@ def test_parents_of_a_cgroup_reach_to_the_visible_root(tmp_path: Path) -> None:
 def tree(root: Path, **paths: str) -> Cgroup:
     """A cgroup on v1 whose controllers have these paths, its parents with all files that a cgroup has."""
     for controller, path in paths.items():
-        (root / controller / path).mkdir(parents=True)
+        (root / controller / path).mkdir(parents=True, exist_ok=True)
         for up in Path(path).parents:
             (root / controller / up / "cgroup.procs").touch()
     membership = "".join(f"1:{controller}:/{path}\n" for controller, path in paths.items())
@@ -250,6 +251,55 @@ def test_v1_controllers_have_their_own_parents(tmp_path: Path) -> None:
     group = tree(tmp_path / "deep", memory="a/b/docker/x", cpu="docker/x")
     assert len(group.memory_parents()) == 4 and len(group.cpu_parents()) == 2
     assert Cgroup(1, *(tmp_path / "cpu" / "a",) * 3).cpu_parents()[0].cpuset is None
+
+
+def test_smallest_limit_of_all_ancestors_is_in_force(tmp_path: Path) -> None:
+    """Slurm limits a step, and the task below it says unlimited."""
+    step = "slurm/uid_1/job_2/step_0"
+    group = tree(tmp_path, memory=f"{step}/task_0", cpu="")
+    memory = tmp_path / "memory"
+
+    def limit(path: str, bytes_: int | None, with_swap: int | None) -> None:
+        for name, value in (("memory.limit_in_bytes", bytes_), ("memory.memsw.limit_in_bytes", with_swap)):
+            (memory / path / name).write_text(f"{V1_NO_LIMIT if value is None else value}\n")
+
+    for path in (step, "slurm/uid_1/job_2", "slurm/uid_1", "slurm", f"{step}/task_0"):
+        limit(path, None, None)
+    assert group.least_memory() == Limit(memory / step / "task_0", UNLIMITED)
+    assert group.least_swap_bytes() == UNLIMITED
+    limit("slurm/uid_1/job_2", 1000 * MIB, 1000 * MIB)
+    limit(step, 300 * MIB, None)
+    assert group.least_memory() == Limit(memory / step, 300 * MIB)
+    assert group.least_swap_bytes() == 700 * MIB, "the job's own limit of both leaves as much to swap"
+    limit(step, 300 * MIB, 300 * MIB)
+    assert group.least_swap_bytes() == 0
+    assert group.least_cpu_quota() is None, "unknown is not unlimited"
+    (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text("-1\n")
+    (tmp_path / "cpu" / "cpu.cfs_period_us").write_text("100000\n")
+    assert group.least_cpu_quota() == UNLIMITED
+
+
+def test_smallest_limits_of_version_2(tmp_path: Path) -> None:
+    scope = tmp_path / "system.slice" / "slurmstepd.scope"
+    job, step = scope / "job_7", scope / "job_7" / "step_0"
+    task = step / "user" / "task_0"
+    task.mkdir(parents=True)
+    for folder in (task, *task.parents):
+        if folder == tmp_path.parent:
+            break
+        (folder / "cgroup.procs").touch()
+        for name in ("memory.max", "memory.swap.max"):
+            (folder / name).write_text("max\n")
+        (folder / "cpu.max").write_text("max 100000\n")
+    (tmp_path / "cpu.max").unlink()  # the root has none
+    (job / "memory.max").write_text(f"{500 * MIB}\n")
+    (step / "memory.max").write_text(f"{300 * MIB}\n")
+    (step / "memory.swap.max").write_text("0\n")
+    group = cgroup.of_process("0::/system.slice/slurmstepd.scope/job_7/step_0/user/task_0\n", tmp_path)
+    assert group.least_memory() == Limit(step, 300 * MIB)
+    assert group.least_swap_bytes() == 0 and group.least_cpu_quota() == UNLIMITED
+    (job / "cpu.max").write_text("150000 100000\n")
+    assert group.least_cpu_quota() == 1.5
 
 
 def test_memory_is_read_in_one_piece(v1: Path, v2: Path) -> None:

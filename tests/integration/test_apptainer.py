@@ -1,28 +1,39 @@
-"""The launcher `apptainer` for real: an ordinary user, in an allocation of a real Slurm, without Docker and network."""
+"""The launcher `apptainer` for real: an ordinary user, in an allocation of a real Slurm, without Docker and network.
+
+What ends a job is the same as in a Docker container: the tables of its tests are used here.
+"""
 
 from __future__ import annotations
 
-import os
+import re
 import shlex
 import shutil
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pytest
 
+from harness.driver.envelope import LIMITS
 from harness.driver.records import Outcome
 from harness.launch.apptainer import ApptainerLauncher
 from harness.launch.images import catalog
 from harness.results.isolation import APPTAINER
 from harness.results.reader import StoredJob, read_jobs
 from tests.conftest import Bench, make_bench, protocol
-from tests.integration.test_hostile import _DRAWN, _ENDLESS, _ENDLESS_S, _ENDS, _ENGINE, _LONG_S, _suite
-from tests.launch.test_docker import _WRONG
+from tests.integration.proxy import wait_until
+from tests.integration.test_hostile import DRAWN, ENDLESS, ENDLESS_S, ENDS, ENGINE, LONG_S, attack_suite
+from tests.launch.test_docker import WRONG
 from tests.support.cluster import Cluster, cluster
 
 pytestmark = [pytest.mark.docker, pytest.mark.cluster]
+
+# Apptainer writes an /etc/passwd and /etc/group for the user into a file system of the container's own.
+_OWN = {"write_elsewhere": ((Outcome.CRASH, "written: ['/etc/passwd']"), (Outcome.CRASH, "written: []"))}
+_SYSTEMS = {"hostile-endless": ENDLESS_S, "hostile-long": LONG_S}
 
 
 @dataclass
@@ -32,74 +43,178 @@ class Site:
     cluster: Cluster
     bench: Bench
 
-    def job(self, *commands: list[str | Path], options: tuple[str, ...] = ("--cpus-per-task=2", "--mem=3G")) -> str:
-        """Run harness commands in one allocation; return what they said."""
-        lines = [f"export {name}={shlex.quote(value)}" for name, value in self._variables().items()]
-        lines += [f"cd {shlex.quote(str(self.bench.folder))}"]
-        lines += [shlex.join(["/usr/bin/python3", "-m", "harness", *map(str, command)]) for command in commands]
-        number = self.cluster.sbatch("\n".join(lines), *options)
+    def submit(self, *commands: list[str], options: tuple[str, ...] = ("--cpus-per-task=2", "--mem=3G")) -> str:
+        """Have one allocation run harness commands; return its number."""
+        packages = next(path for path in sys.path if path.endswith("site-packages"))
+        variables = {
+            "PYTHONPATH": f"{Path(__file__).parents[2]}:{packages}",
+            "HARNESS_IMAGES": str(self.bench.folder / "engines"),
+        }
+        lines = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
+        lines += [shlex.join(["/usr/bin/python3", "-m", "harness", *command]) for command in commands]
+        return self.cluster.sbatch("\n".join(lines), *options)
+
+    def job(self, *commands: list[str], options: tuple[str, ...] = ("--cpus-per-task=2", "--mem=3G")) -> str:
+        """Run harness commands in one allocation to their end; return what they said."""
+        number = self.submit(*commands, options=options)
         self.cluster.wait(number, 240)
         return self.cluster.output(number)
 
-    def run(self, suite: Path) -> list[str | Path]:
-        """Return the words of `harness run`."""
-        places = ["--results", self.bench.results, "--cache", self.bench.cache]
-        return ["run", suite, "--launcher", "apptainer", *places]
+    def suite(self, name: str, text: str = "", **keys: object) -> list[str]:
+        """Write a suite as the user's; return the words of `harness run`, with a results folder of its own."""
+        return self.runs(self.bench.suite(text, **keys).rename(self.bench.folder / f"{name}.toml"))
 
-    def _variables(self) -> dict[str, str]:
-        packages = next(path for path in sys.path if path.endswith("site-packages"))
-        root = str(Path(__file__).parents[2])
-        return {"PYTHONPATH": f"{root}:{packages}", "HARNESS_IMAGES": str(self.bench.folder / "engines")}
+    def runs(self, suite: Path) -> list[str]:
+        """Return the words of `harness run` of a suite."""
+        for path in (self.bench.folder, *self.bench.folder.rglob("*")):
+            shutil.chown(path, self.cluster.user)
+        places = ["--results", str(self.bench.results / suite.stem), "--cache", str(self.bench.cache)]
+        return ["run", str(suite), "--launcher", "apptainer", *places]
+
+    def stored(self, name: str) -> list[StoredJob]:
+        """Return the stored jobs of a suite."""
+        return list(read_jobs(self.bench.results / name))
 
 
 @pytest.fixture(scope="module")
 def site(engine: object) -> Iterator[Site]:
     del engine  # the images are made with it
     with cluster() as found:
-        bench = make_bench(_folder(found))
-        shutil.copytree(_ENGINE, bench.folder / "engines" / "hostile")
-        for misdeed in _WRONG:
+        folder = found.folder / "bench"
+        folder.mkdir()
+        bench = make_bench(folder)
+        shutil.copytree(ENGINE, folder / "engines" / "hostile")
+        for misdeed in WRONG:
             bench.plant(misdeed, misdeed=misdeed, at=3)
-        _suite(bench, ["none"])
+        bench.plant("slow", service_s=0.5)
+        for system in _SYSTEMS:
+            attack_suite(bench, ["none"], system=system)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("HARNESS_IMAGES", str(bench.folder / "engines"))
+            patch.setenv("HARNESS_IMAGES", str(folder / "engines"))
             launcher = ApptainerLauncher(bench.cache)
-            for system in catalog.named(("planted", *_WRONG, "hostile")).values():
-                launcher.prepare(system)
+            # Systems of one engine without weights have one image, and each its own file.
+            for made in catalog.named(("planted", "slow", *WRONG, *_SYSTEMS)).values():
+                launcher.prepare(made)
         yield Site(found, bench)
-
-
-def _folder(found: Cluster) -> Path:
-    folder = found.folder / "bench"
-    folder.mkdir()
-    return folder
-
-
-def _hand_over(site: Site) -> None:
-    for path in (site.bench.folder, *site.bench.folder.rglob("*")):
-        shutil.chown(path, site.cluster.user)
 
 
 @pytest.fixture(scope="module")
 def ended(site: Site) -> dict[str, StoredJob]:
-    """The jobs of one allocation, by misdeed or attack."""
-    suites, names = [], {}
-    text = protocol(2, name="santhanam2023")
-    suites.append(site.bench.suite(text, systems=list(_WRONG)).rename(site.bench.folder / "wrong.toml"))
-    for timeout_s in (_ENDLESS_S, _LONG_S):
-        attacks = [attack for attack in _DRAWN if (attack in _ENDLESS) == (timeout_s == _ENDLESS_S)]
-        names[timeout_s] = attacks
-        path = _suite(site.bench, attacks, query_timeout_s=timeout_s)
-        suites.append(path.rename(site.bench.folder / f"hostile-{timeout_s:g}.toml"))
-    _hand_over(site)
-    said = site.job(*map(site.run, suites))
-    print(said)
-    return {job.result.spec.cell.system: job for job in read_jobs(site.bench.results)}
+    """Return the jobs of one allocation, by misdeed or attack; none of their processes is left."""
+    commands, attacks = [site.suite("wrong", systems=["planted", *WRONG])], {}
+    for system, timeout_s in _SYSTEMS.items():
+        attacks[system] = [attack for attack in DRAWN if (attack in ENDLESS) == (timeout_s == ENDLESS_S)]
+        path = attack_suite(site.bench, attacks[system], query_timeout_s=timeout_s, system=system)
+        commands.append(site.runs(path.rename(site.bench.folder / f"{system}.toml")))
+    said = site.job(*commands)
+    assert "Traceback" not in said, said
+    assert not _left(site)
+    found = {job.result.spec.cell.system: job for job in site.stored("wrong")}
+    for system, names in attacks.items():
+        found |= {names[job.result.spec.job]: job for job in site.stored(system)}
+    return found
 
 
-@pytest.mark.parametrize("misdeed", _WRONG)
-def test_misdeed_has_the_outcome_of_a_docker_container(ended: dict[str, StoredJob], misdeed: str) -> None:
-    outcome, detail = _WRONG[misdeed]
+def _left(site: Site) -> list[psutil.Process]:
+    """Return the user's processes in containers."""
+    return [
+        each
+        for each in psutil.process_iter(["username", "name"])
+        if each.info["username"] == site.cluster.user and each.info["name"] in ("starter", "squashfuse_ll", "python3")
+    ]
+
+
+def test_limits_are_verified_inside_and_stored(ended: dict[str, StoredJob]) -> None:
+    result = ended["planted"].result
+    effective, observed = result.measured.effective, result.observed
+    assert result.outcome is Outcome.OK and result.isolation is APPTAINER
+    assert effective.cpus == observed.placement.cpus and len(effective.cpus) == 1
+    assert effective.memory_bytes == 256 << 20 and effective.swap_bytes == 0
+    assert effective.network_interfaces == ("lo",) and effective.root_read_only and effective.no_new_privileges
+    assert effective.effective_capabilities == 0 and effective.uid != 0
+    assert set(LIMITS) - set(APPTAINER.enforced) == {"pids", "numa_nodes"}
+    memory = observed.memory
+    assert memory.source and memory.source.startswith("cgroup")
+    assert 2 << 20 < memory.peak_anon_bytes <= memory.peak_cgroup_bytes <= 256 << 20
+    assert observed.oom_kills == 0 and result.environment.docker_version
+
+
+@pytest.mark.parametrize("misdeed", WRONG)
+def test_misdeed_has_the_outcome_that_it_has_in_docker(ended: dict[str, StoredJob], misdeed: str) -> None:
+    outcome, detail = WRONG[misdeed]
     result = ended[misdeed].result
     assert (result.outcome, detail in (result.detail or "")) == (outcome, True), result.detail
-    assert result.isolation is APPTAINER
+
+
+@pytest.mark.parametrize("attack", DRAWN)
+def test_attack_has_the_outcome_that_it_has_in_docker(ended: dict[str, StoredJob], attack: str) -> None:
+    result, expected = ended[attack].result, _OWN.get(attack, ENDS[attack])
+    said = (result.outcome, result.detail)
+    assert any(result.outcome is outcome and words in (result.detail or "") for outcome, words in expected), said
+    assert len(result.detail or "") < 700
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--cpus-per-task=1", "--mem=2G"), "profile cpu2-mem4 needs 2 CPUs, this host gives 1; ask Slurm for more"),
+        (
+            ("--cpus-per-task=2", "--mem=700M"),
+            r"needs 4096 MiB and harness 512 MiB, but the allocation has 700 MiB \(/sys/fs/cgroup/.*\); ask Slurm for"
+            " --mem=4608M or more",
+        ),
+    ],
+    ids=["too few CPUs", "wrong --mem"],
+)
+def test_allocation_that_is_too_small_is_one_line(site: Site, options: tuple[str, ...], message: str) -> None:
+    name = options[1].lstrip("-").replace("=", "-")
+    said = site.job(site.suite(name, systems=["planted"], profiles=["cpu2-mem4"]), options=options)
+    assert re.search(message, said), said
+    assert "Traceback" not in said
+
+
+def test_run_outside_of_an_allocation_is_refused_in_one_line(site: Site) -> None:
+    command = site.suite("outside", systems=["planted"])
+    number = site.submit(command)  # writes the script
+    site.cluster.wait(number)
+    script = max(site.cluster.folder.glob("job-*.sh"), key=lambda path: path.stat().st_mtime)
+    done = site.cluster.run_as_user(["sh", script], check=False)
+    assert done.returncode == 2
+    assert "runs in no Slurm allocation" in done.stderr.splitlines()[-1]
+
+
+def test_killed_harness_leaves_nothing_and_the_same_command_goes_on(site: Site) -> None:
+    """Not the batch script, whose end ends the allocation, but harness in it, as a crash would."""
+    command = site.suite("killed", protocol(3, name="santhanam2023"), systems=["planted", "slow"])
+    number = site.submit(command, ["--version"])
+
+    def running() -> list[psutil.Process]:
+        return [each for each in _left(site) if "harness.driver" in " ".join(_words(each))]
+
+    wait_until(lambda: site.stored("killed") and running(), "a job after a stored one")
+    stored = {job.result.key for job in site.stored("killed")}
+    harness = next(each for each in _left(site) if {"run", "apptainer"} <= set(_words(each)))
+    harness.kill()
+    site.cluster.wait(number)
+    wait_until(lambda: not _left(site), "the end of the job of a dead harness", limit_s=20)
+    said = site.job(command)
+    assert "jobs run" in said, said
+    after = {job.result.key: job.result.outcome for job in site.stored("killed")}
+    assert stored < after.keys() and set(after.values()) == {Outcome.OK}
+    assert not [path for path in site.bench.results.rglob("*.partial")]
+
+
+def test_slurmd_that_dies_midway_loses_nothing(site: Site) -> None:
+    command = site.suite("slurmd", protocol(3, name="santhanam2023"), systems=["slow"])
+    number = site.submit(command)
+    wait_until(lambda: _left(site), "a job")
+    site.cluster.restart_slurmd()
+    site.cluster.wait(number, 120)
+    assert {job.result.outcome for job in site.stored("slurmd")} == {Outcome.OK}, site.cluster.output(number)
+
+
+def _words(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:  # it has ended
+        return []

@@ -27,14 +27,14 @@ from tests.support.chance import chance
 
 pytestmark = pytest.mark.docker
 
-_ENGINE = Path(__file__).parents[1] / "engines" / "hostile"
+ENGINE = Path(__file__).parents[1] / "engines" / "hostile"
 # Of two limits the one that is met first says what happened.
 _TOO_MUCH = ((Outcome.CRASH, "File too large"), (Outcome.BAD_OUTPUT, "the limit is"))
 _SLOW = (Outcome.TIMEOUT, "a query took more than 2 s")
 _KILLED = "at the memory limit of 256 MiB"
 
 # What each attack must come to: the outcome, and words of its one line.
-_ENDS: dict[str, tuple[tuple[Outcome, str], ...]] = {
+ENDS: dict[str, tuple[tuple[Outcome, str], ...]] = {
     "none": ((Outcome.OK, ""),),
     "linked_samples": ((Outcome.BAD_OUTPUT, "samples are missing"),),
     "linked_events": ((Outcome.BAD_OUTPUT, "samples are missing"),),
@@ -74,10 +74,10 @@ _ALIKE = (
     ("number_nan", "number_infinity", "number_too_large", "number_endless"),
 )
 _LEFT_OUT = {name for names in _ALIKE for name in names} - {chance(names[0]).choice(names) for names in _ALIKE}
-_DRAWN = [attack for attack in _ENDS if attack not in _LEFT_OUT]
+DRAWN = [attack for attack in ENDS if attack not in _LEFT_OUT]
 
 # Seconds for a query: of what goes on for ever, and of all else, which a busy machine may take long for.
-_ENDLESS, _ENDLESS_S, _LONG_S = {"flood", "deaf", "fork_bomb"}, 2.0, 120.0
+ENDLESS, ENDLESS_S, LONG_S = {"flood", "deaf", "fork_bomb"}, 2.0, 120.0
 
 
 @dataclass(frozen=True)
@@ -117,12 +117,15 @@ def _surroundings(bench: Bench) -> dict[str, str]:
     return {name: facts for name, facts in support.files(bench.folder) if not name.startswith(mine)}
 
 
-def _suite(bench: Bench, attacks: list[str], *, query_timeout_s: float = 10.0) -> Path:
+def attack_suite(
+    bench: Bench, attacks: list[str], *, query_timeout_s: float = 10.0, system: str = "hostile"
+) -> Path:
+    """Write a system whose trials attack in turn, and a suite of it."""
     folder = bench.folder / "engines" / "hostile" / "systems"
     folder.mkdir(exist_ok=True)
     text = f'description = "attacks"\nfewer_hits_ok = true\n[search_params]\nattacks = "{" ".join(attacks)}"\n'
-    (folder / "hostile.toml").write_text(text, encoding="utf-8")
-    return bench.suite(protocol(len(attacks), warmup_cap=2, query_timeout_s=query_timeout_s), systems=["hostile"])
+    (folder / f"{system}.toml").write_text(text, encoding="utf-8")
+    return bench.suite(protocol(len(attacks), warmup_cap=2, query_timeout_s=query_timeout_s), systems=[system])
 
 
 @contextmanager
@@ -148,18 +151,18 @@ def _looking(engine: docker.DockerClient) -> Iterator[list[int]]:
 
 def _attack(folder: Path, engine: docker.DockerClient, every: Iterable[str]) -> Attacked:
     bench = make_bench(folder)
-    shutil.copytree(_ENGINE, bench.folder / "engines" / "hostile")
-    honest = support.run(bench, support.command(bench, _suite(bench, ["none"])))
+    shutil.copytree(ENGINE, bench.folder / "engines" / "hostile")
+    honest = support.run(bench, support.command(bench, attack_suite(bench, ["none"])))
     assert honest.code == 0, honest.said
     before = _surroundings(bench)
     done = {job.result.key for job in read_jobs(bench.results)}
     jobs, finished = {}, []
     with _looking(engine) as log_bytes:
-        for timeout_s in (_ENDLESS_S, _LONG_S):
-            attacks = [attack for attack in every if (attack in _ENDLESS) == (timeout_s == _ENDLESS_S)]
+        for timeout_s in (ENDLESS_S, LONG_S):
+            attacks = [attack for attack in every if (attack in ENDLESS) == (timeout_s == ENDLESS_S)]
             if not attacks:
                 continue
-            path = _suite(bench, attacks, query_timeout_s=timeout_s)
+            path = attack_suite(bench, attacks, query_timeout_s=timeout_s)
             finished.append(support.run(bench, support.command(bench, path)))
             new = [job for job in read_jobs(bench.results) if job.result.key not in done]
             jobs |= {attacks[job.result.spec.job]: job for job in new}
@@ -170,7 +173,7 @@ def _attack(folder: Path, engine: docker.DockerClient, every: Iterable[str]) -> 
 
 @pytest.fixture(scope="module")
 def attacked(tmp_path_factory: pytest.TempPathFactory, engine: docker.DockerClient) -> Attacked:
-    return _attack(tmp_path_factory.mktemp("hostile"), engine, _DRAWN)
+    return _attack(tmp_path_factory.mktemp("hostile"), engine, DRAWN)
 
 
 def _log(job: StoredJob) -> bytes:
@@ -181,13 +184,13 @@ def _check_outcome(attacked: Attacked, attack: str) -> None:
     assert attack in attacked.jobs, attacked.said
     result = attacked.result(attack)
     said = (result.outcome, result.detail)
-    assert any(result.outcome is outcome and words in (result.detail or "") for outcome, words in _ENDS[attack]), said
+    assert any(result.outcome is outcome and words in (result.detail or "") for outcome, words in ENDS[attack]), said
     detail = result.detail.raw if result.detail else ""
     assert "\n" not in detail and detail.isprintable()
     assert len(result.detail or "") < 700
 
 
-@pytest.mark.parametrize("attack", _DRAWN)
+@pytest.mark.parametrize("attack", DRAWN)
 def test_attack_has_its_outcome(attacked: Attacked, attack: str) -> None:
     _check_outcome(attacked, attack)
 
@@ -200,14 +203,14 @@ def test_remaining_attack_has_its_outcome(tmp_path: Path, engine: docker.DockerC
 
 
 def test_every_attack_is_one_line_and_the_run_finishes(attacked: Attacked) -> None:
-    assert attacked.jobs.keys() == {*_DRAWN}, attacked.said
+    assert attacked.jobs.keys() == {*DRAWN}, attacked.said
     assert [each.code for each in attacked.finished] == [1, 1]
     assert "Traceback" not in attacked.said and "\x1b" not in attacked.said
-    bad = sum(_ENDS[attack][0][0] is not Outcome.OK for attack in _DRAWN)
+    bad = sum(ENDS[attack][0][0] is not Outcome.OK for attack in DRAWN)
     lines = [line for line in attacked.said.splitlines() if line.startswith("harness: ")]
     # Trials that all end alike are not counted: the endless ones may.  A run of attacks alone has one line more.
     ended = [re.search(r"(?:\((\d+) of \d+ trials\))? ended ", line) for line in lines]
-    assert sum(int(found[1] or len(_ENDLESS)) for found in ended if found) == bad
+    assert sum(int(found[1] or len(ENDLESS)) for found in ended if found) == bad
     assert len([found for found in ended if found is None]) <= len(attacked.finished)
 
 

@@ -18,11 +18,13 @@ from harness.driver.records import Cpuset, Envelope, Outcome
 from harness.errors import EngineError, ImageError
 from harness.launch import container as container_launch
 from harness.launch import docker as module
-from harness.launch.container import LOG_BYTES, ContainerWait, create_arguments, limit_change, limit_mismatch
+from harness.launch import limits
+from harness.launch.container import LOG_BYTES, ContainerWait, create_arguments
 from harness.launch.docker import DockerLauncher, group_of
+from harness.launch.limits import limit_change, limit_mismatch
 from harness.progress import silent
 from harness.results.schema import Placement
-from tests.driver.test_cgroup import ID, V1_PROCESS
+from tests.driver.test_cgroup import ID, V1_NO_LIMIT, V1_PROCESS
 from tests.launch.test_watch_follow import Stage
 from tests.support.recorded_cgroups import DRIVERS, FOLDER, unfold
 
@@ -169,7 +171,6 @@ def test_job_is_limited_to_its_cpus_and_their_memory_nodes(tmp_path: Path) -> No
 ASKED = Envelope("cpu2-mem64m", cpus=2, memory_bytes=64 << 20)
 ASKED_V2 = Envelope("cpu2-mem256m", cpus=2, memory_bytes=256 << 20)
 CPUSET = Cpuset((2, 3), (1,))
-V1_NO_LIMIT = (1 << 63) - 4096
 
 
 class Host:
@@ -276,9 +277,12 @@ def test_engine_with_fewer_cpus_than_harness_is_named_with_a_remedy(host: Host) 
 
 def test_wrong_limit_is_named(host: Host) -> None:
     host.limit_memory(1 << 20)
-    assert host.refused() == f"memory limit 1048576 bytes, asked for {host.asked.memory_bytes}"
+    asked, folder = host.asked.memory_bytes, host.group.memory
+    assert host.refused() == f"{folder} has a memory limit of 1048576 bytes, asked for {asked}"
     host.limit_memory(V1_NO_LIMIT)
-    assert host.refused() == f"memory limit -1 bytes, asked for {host.asked.memory_bytes}"
+    assert host.refused() == f"{folder} and the cgroups above it have no memory limit, asked for {asked} bytes"
+    host.limit_memory(asked, 1)
+    assert host.refused() is None, "the smallest limit of it and its ancestors holds"
 
 
 def test_quota_is_named(host: Host) -> None:
@@ -326,8 +330,8 @@ def test_parent_quota_for_all_cpus_is_accepted(host: Host, up: int, monkeypatch:
     # Where it is not shown which CPUs a parent may use, these are the host's.
     for path in _up(host.cpuset, up).glob("cpuset.*"):
         path.unlink()
-    monkeypatch.setattr(container_launch.os, "cpu_count", lambda: 5)
+    monkeypatch.setattr(limits.os, "cpu_count", lambda: 5)
     assert host.refused() is host.moved() is None
-    monkeypatch.setattr(container_launch.os, "cpu_count", lambda: 6)
+    monkeypatch.setattr(limits.os, "cpu_count", lambda: 6)
     assert "has a CPU quota of 5 CPUs and may use 6, asked for" in (host.refused() or "")
     assert host.refused() == host.moved()

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.docker
 
 # What a container does wrong, how that ends, and words that say so.  What an adapter does wrong to its driver is the
 # subject of tests/launch/test_process.py; what attacks, of tests/integration/test_hostile.py.
-_WRONG = {
+WRONG = {
     "oom": (Outcome.OOM, "the kernel killed the job at the memory limit of 256 MiB"),
     "oom_child": (Outcome.OOM, "the kernel killed one of its processes at the memory limit of 256 MiB"),
     "exit": (Outcome.CRASH, "exit code 0: it left no measurement"),
@@ -158,20 +158,20 @@ def test_job_on_wrong_cpus_is_refused(
 def wrong(tmp_path_factory: pytest.TempPathFactory, engine: docker.DockerClient) -> dict[str, Result]:
     """Return the results of one run over all failures; none of its containers is left."""
     bench = make_bench(tmp_path_factory.mktemp("wrong"))
-    for misdeed in _WRONG:
+    for misdeed in WRONG:
         bench.plant(misdeed, misdeed=misdeed, at=3)
     made = DockerLauncher(bench.cache)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HARNESS_IMAGES", str(bench.folder / "engines"))
-        jobs = bench.run(made, bench.suite(systems=list(_WRONG))).jobs
+        jobs = bench.run(made, bench.suite(systems=list(WRONG))).jobs
     made.close()
     assert ours(engine) == []
     return {result.spec.cell.system: result for result, _ in jobs}
 
 
-@pytest.mark.parametrize("misdeed", _WRONG)
+@pytest.mark.parametrize("misdeed", WRONG)
 def test_misdeed_in_a_container_has_its_outcome(wrong: dict[str, Result], misdeed: str) -> None:
-    outcome, detail = _WRONG[misdeed]
+    outcome, detail = WRONG[misdeed]
     result = wrong[misdeed]
     assert (result.outcome, detail in (result.detail or "")) == (outcome, True), result.detail
 

@@ -51,7 +51,7 @@ class CgroupSource(JobSource):
     ) -> None:
         self.name = f"cgroup v{group.version}"
         self._group = group
-        self._tree, self._tree_ns = tree if group.cpu_ns() is None else None, Totals()
+        self._tree, self._tree_ns = tree if tree and group.cpu_ns() is None else None, Totals()
         self._cpus = tuple(cpus)
         self._proc, self._wait_ns = proc, Totals()
 
