@@ -85,6 +85,9 @@ class ApptainerLauncher(Launcher):
             raise EngineError("--launcher apptainer runs jobs as the user who starts it, and root is no such user")
         _ = self._holder
 
+    def check_images(self) -> None:
+        """Do nothing: an image file that is there needs no engine, and a missing one says what makes it."""
+
     @cached_property
     def _holder(self) -> allocation.Holder:
         return allocation.holder()
@@ -94,8 +97,11 @@ class ApptainerLauncher(Launcher):
         return _version()
 
     def cannot(self, envelope: Envelope) -> str | None:
-        """Return why the allocation lacks the envelope, or None."""
-        return self._holder.cannot(envelope)
+        """Return why the allocation lacks the envelope, or None; outside of one, nothing is known of it."""
+        try:
+            return self._holder.cannot(envelope)
+        except EngineError:
+            return None
 
     def room_bytes(self) -> int:
         """Return the memory that the allocation leaves to a job."""

@@ -162,6 +162,10 @@ class Launcher(ABC):
     def check(self) -> None:
         """Raise EngineError when this host can launch nothing."""
 
+    def check_images(self) -> None:
+        """Raise EngineError when this host can find and make no images, for jobs of other machines."""
+        self.check()
+
     def engine_version(self) -> str | None:
         """Return the version of the container engine, which results store as ``docker_version``; None without one."""
         return None

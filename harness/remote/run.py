@@ -89,7 +89,7 @@ def run(request: RemoteRequest, client: ClientContext, backend: Backend) -> RunR
         RemoteError: storage or backend refuse or cannot be reached; launched workers go on, and end by themselves.
     """
     suite_run = SuiteRun(request, client, backend)
-    client.launcher.check()
+    client.launcher.check_images()
     if request.how.dry_run:
         open_run = suite_run.open_run()
         if open_run is None:
