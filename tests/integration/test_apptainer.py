@@ -26,6 +26,7 @@ from harness.results.reader import StoredJob, read_jobs
 from tests.conftest import Bench, make_bench, protocol
 from tests.integration.proxy import wait_until
 from tests.integration.test_hostile import DRAWN, ENDLESS, ENDLESS_S, ENDS, ENGINE, LONG_S, attack_suite
+from tests.integration.test_results import mount, small_disk
 from tests.launch.test_docker import WRONG
 from tests.support.cluster import Cluster, cluster
 
@@ -92,13 +93,14 @@ def site(engine: object) -> Iterator[Site]:
         for misdeed in WRONG:
             bench.plant(misdeed, misdeed=misdeed, at=3)
         bench.plant("slow", service_s=0.5)
+        bench.plant("filling", misdeed="some_files", at=3)
         for system in _SYSTEMS:
             attack_suite(bench, ["none"], system=system)
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("HARNESS_IMAGES", str(folder / "engines"))
             launcher = ApptainerLauncher(bench.cache)
             # Systems of one engine without weights have one image, and each its own file.
-            for made in catalog.named(("planted", "slow", *WRONG, *_SYSTEMS)).values():
+            for made in catalog.named(("planted", "slow", "filling", *WRONG, *_SYSTEMS)).values():
                 launcher.prepare(made)
         yield Site(found, bench)
 
@@ -212,6 +214,19 @@ def test_slurmd_that_dies_midway_loses_nothing(site: Site) -> None:
     site.cluster.restart_slurmd()
     site.cluster.wait(number, 120)
     assert {job.result.outcome for job in site.stored("slurmd")} == {Outcome.OK}, site.cluster.output(number)
+
+
+def test_full_disk_is_not_the_systems_fault_and_the_same_command_goes_on(site: Site) -> None:
+    command = site.suite("full", protocol(1, warmup_cap=2), systems=["filling"])
+    folder = site.bench.results / "full"
+    folder.mkdir()
+    with small_disk(folder, 6 << 10):
+        shutil.chown(folder, site.cluster.user)
+        assert "the disk is full" in site.job(command).splitlines()[-1]
+        assert not site.stored("full")
+        mount("-o", "remount,size=64m", str(folder))
+        said = site.job(command)
+        assert [job.result.outcome for job in site.stored("full")] == [Outcome.OK], said
 
 
 def _words(process: psutil.Process) -> list[str]:

@@ -19,7 +19,7 @@ from tests.integration.proxy import wait_until
 pytestmark = pytest.mark.slow
 
 
-def _mount(*arguments: str) -> None:
+def mount(*arguments: str) -> None:
     done = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip(f"this user may not mount here: {' '.join(done.stderr.split())}")
@@ -28,21 +28,21 @@ def _mount(*arguments: str) -> None:
 @contextmanager
 def _mounted(place: Path, *arguments: str) -> Iterator[None]:
     place.mkdir(exist_ok=True)
-    _mount(*arguments, str(place))
+    mount(*arguments, str(place))
     try:
         yield
     finally:
         subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
-def _small_disk(place: Path, kib: int) -> AbstractContextManager[None]:
+def small_disk(place: Path, kib: int) -> AbstractContextManager[None]:
     return _mounted(place, "-t", "tmpfs", "-o", f"size={kib}k", "harness-test")
 
 
 @pytest.mark.slow
 def test_full_disk_ends_the_run_in_one_line_and_the_next_run_continues(bench: Bench) -> None:
     command = support.command(bench, bench.suite(protocol(20, warmup_cap=2)), "--launcher", "fake")
-    with _small_disk(bench.results, 200):
+    with small_disk(bench.results, 200):
         full = support.run_here(bench, command)
         assert full.code == 1
         assert "No space left on device" in full.complaint or "the disk is full" in full.complaint
@@ -51,7 +51,7 @@ def test_full_disk_ends_the_run_in_one_line_and_the_next_run_continues(bench: Be
         assert 0 < len(finished) < 20
         assert support.run_here(bench, command).code == 1, "there is no more room than before"
         assert support.stored(bench.results) == finished
-        _mount("-o", "remount,size=64m", str(bench.results))
+        mount("-o", "remount,size=64m", str(bench.results))
         done = support.run_here(bench, command)
         assert done.code == 0, done.said
         assert finished.items() <= support.stored(bench.results).items()
@@ -63,11 +63,11 @@ def test_full_disk_ends_the_run_in_one_line_and_the_next_run_continues(bench: Be
 def test_job_failure_on_a_full_disk_is_not_the_systems_fault(bench: Bench, engine: docker.DockerClient) -> None:
     bench.plant("filling", misdeed="some_files", at=3)
     command = support.command(bench, bench.suite(protocol(1, warmup_cap=2), systems=["filling"]))
-    with _small_disk(bench.results, 6 << 10):
+    with small_disk(bench.results, 6 << 10):
         full = support.run_here(bench, command)
         assert (full.code, "the disk is full" in full.complaint) == (1, True), full.said
         assert read_jobs(bench.results) == ()
-        _mount("-o", "remount,size=64m", str(bench.results))
+        mount("-o", "remount,size=64m", str(bench.results))
         done = support.run_here(bench, command)
         assert done.code == 0, done.said
         assert [job.result.outcome for job in read_jobs(bench.results)] == [Outcome.OK]
@@ -79,7 +79,7 @@ def test_job_failure_on_a_full_disk_is_not_the_systems_fault(bench: Bench, engin
 def test_full_cache_is_reported_in_one_line(bench: Bench) -> None:
     command = support.command(bench, bench.suite(protocol(1, warmup_cap=2)), "--launcher", "fake")
     (bench.cache / "process").unlink()
-    with _small_disk(bench.cache, 4):
+    with small_disk(bench.cache, 4):
         full = support.run_here(bench, command)
         assert full.code == 1 and full.complaint.startswith("harness: "), full.said
         assert "No space left on device; make room" in full.complaint
@@ -92,7 +92,7 @@ def test_read_only_results_folder_is_one_line_and_loses_nothing(bench: Bench) ->
     assert support.run_here(bench, command).code == 0
     before = dict(support.files(bench.results))
     with _mounted(bench.results, "--bind", str(bench.results)):
-        _mount("-o", "remount,bind,ro", str(bench.results))
+        mount("-o", "remount,bind,ro", str(bench.results))
         refused = support.run_here(bench, [*command, "--fresh"])
         assert refused.code == 1
         place = bench.results / "test-suite"
