@@ -36,6 +36,8 @@ from harness.progress import show_progress
 from tests.aws import server
 from tests.integration.own_host import own_host
 from tests.support import chance, model_hub, toy_dataset
+from tests.support.cluster import Cluster
+from tests.support.cluster import cluster as running_cluster
 from tests.support.messages import messages
 from tests.support.stored_jobs import Maker
 
@@ -53,7 +55,7 @@ _ENOUGH_S, _COPY_BYTES = canary._ENOUGH_S, canary._COPY_BYTES
 BROWSER_ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 
 # scripts/test runs these last, when what they need is there, and finds their files by these words.
-_PREPARED = ("docker", "browser", "tools")
+_PREPARED = ("docker", "browser", "tools", "cluster")
 
 # What takes longest begins first, so that no worker ends long after the others.
 LONG_TESTS = (
@@ -110,6 +112,8 @@ TEST_GROUPS = {
     "test_architecture": "parsed modules",
     "test_main_job": "main job",
     "integration/test_hostile": "hostile",
+    # One node: jobs of two workers would wait for each other.
+    "integration/test_cluster": "cluster",
     "checkpoints/test_small": "small",
     "checkpoints/test_conformance": "conformance",
     "aws/batch/test_whole": "batch",
@@ -256,6 +260,13 @@ def aws(_aws_server: str, monkeypatch: pytest.MonkeyPatch) -> str:
     for name, value in server.environment(_aws_server).items():
         monkeypatch.setenv(name, value)
     return _aws_server
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    """A Slurm of one node, with a shared folder of the test's own; skipped where the machine cannot have one."""
+    with running_cluster() as found:
+        yield found
 
 
 @pytest.fixture

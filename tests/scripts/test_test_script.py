@@ -41,6 +41,7 @@ def checkout(tmp_path: Path) -> Path:
         (".venv/bin/python", PYTEST),
         (".venv/bin/harness", "#!/bin/sh\n"),
         ("scripts/test-tools", "#!/bin/sh\n"),
+        ("scripts/with-cluster", '#!/bin/sh\necho "cluster required: $HARNESS_CLUSTER_REQUIRED" >>runs\nexec "$@"\n'),
     ):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
@@ -66,9 +67,10 @@ def runs(checkout: Path) -> list[str]:
 
 def test_script_runs_tests_with_an_engine_last(checkout: Path) -> None:
     assert started(checkout, "quick").wait(60) == 0
-    first, last = runs(checkout)
-    assert "not (docker or browser or tools) and not soak" in first and "tests/test_some.py" not in first
-    assert last.endswith("-m (docker or browser or tools) and not soak tests/test_some.py")
+    first, cluster, last = runs(checkout)
+    assert "not (docker or browser or tools or cluster) and not soak" in first and "tests/test_some.py" not in first
+    assert cluster == "cluster required: 1"
+    assert last.endswith("-m (docker or browser or tools or cluster) and not soak tests/test_some.py")
     assert list((checkout / "memory").iterdir()) == [], "nothing temporary is left"
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 FOLDER = Path(__file__).parents[1] / "data"
 V2 = FOLDER / "cgroup-v2"
+CLUSTERS = FOLDER / "clusters"
 DRIVERS = ("cgroupfs", "systemd")
 
 
@@ -31,11 +32,11 @@ class Seen:
         return self.root / "proc"
 
 
-def unfold(root: Path, recording: str) -> Seen:
+def unfold(root: Path, recording: str, folder: Path = V2) -> Seen:
     """Restore the files that ``tail -n +1`` printed, e.g. ``systemd/limited/busy.host``."""
     membership = None
     for name, content in re.findall(
-        r"==> /(\S+) <==\n(.*?)(?=\n==> |\Z)", (V2 / recording).read_text(encoding="ascii"), re.DOTALL
+        r"==> /(\S+) <==\n(.*?)(?=\n==> |\Z)", (folder / recording).read_text(encoding="ascii"), re.DOTALL
     ):
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
