@@ -42,7 +42,7 @@ _STAT_NAMES = {
 
 @dataclass(frozen=True)
 class Limit:
-    """A limit and the cgroup folder that has it; ``value`` is ``None`` if unknown, :data:`UNLIMITED` if there is none."""
+    """A limit and the cgroup folder that has it; ``value`` is ``None`` if unknown, :data:`UNLIMITED` without one."""
 
     folder: Path
     value: float | None
@@ -235,7 +235,9 @@ def own(root: Path = ROOT, membership: str | None = None) -> Cgroup | None:
     if (root / "cgroup.controllers").exists():
         return of_process(membership, root) or Cgroup(2, root, root, root, cpuset=root)
     if (root / "memory" / "memory.limit_in_bytes").exists():
-        return of_process(membership, root) or Cgroup(1, root / "memory", root / "cpu", root / "pids", root / "cpuacct", root / "cpuset")
+        return of_process(membership, root) or Cgroup(
+            1, root / "memory", root / "cpu", root / "pids", root / "cpuacct", root / "cpuset"
+        )
     return None
 
 

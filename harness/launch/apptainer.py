@@ -1,6 +1,6 @@
 """Jobs as Apptainer containers of an ordinary user, without root and without an engine.
 
-The limits come from the scheduler or the user's systemd (:mod:`harness.launch.allocation`), and the rest from namespaces:
+The limits come from the scheduler or the user's systemd (:mod:`harness.launch.allocation`).  Namespaces give the rest:
 a read-only root, no network, no capabilities, no home.  Apptainer has no daemon, so images are files
 (:mod:`harness.launch.images.sif`).
 """

@@ -117,9 +117,7 @@ def _surroundings(bench: Bench) -> dict[str, str]:
     return {name: facts for name, facts in support.files(bench.folder) if not name.startswith(mine)}
 
 
-def attack_suite(
-    bench: Bench, attacks: list[str], *, query_timeout_s: float = 10.0, system: str = "hostile"
-) -> Path:
+def attack_suite(bench: Bench, attacks: list[str], *, query_timeout_s: float = 10.0, system: str = "hostile") -> Path:
     """Write a system whose trials attack in turn, and a suite of it."""
     folder = bench.folder / "engines" / "hostile" / "systems"
     folder.mkdir(exist_ok=True)

@@ -116,7 +116,10 @@ def test_step_inherits_nothing_that_another_step_was_given(monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("said", "oom"),
     [
-        ("slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed.", True),
+        (
+            "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed.",
+            True,
+        ),
         ("slurmstepd: error: Detected 1 oom-kill event(s) in StepId=7.0.batch.", True),
         ("srun: error: node3: task 0: Out Of Memory", True),
         ("slurmstepd: error: *** STEP 7.0 ON node3 CANCELLED AT 2026-11-29T17:00:00 DUE TO TIME LIMIT ***", False),
@@ -140,5 +143,5 @@ def test_counters_that_the_harness_shares_are_not_the_jobs(tmp_path: Path) -> No
 
 def test_engine_is_refused_in_an_allocation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_JOB_ID", "7")
-    with pytest.raises(EngineError, match="runs in Slurm job 7, and an engine starts containers outside of it: .*apptai"):
+    with pytest.raises(EngineError, match=r"Slurm job 7, and an engine starts containers outside of it: .*apptainer"):
         DockerLauncher(tmp_path).check()

@@ -118,7 +118,8 @@ def test_plan_finds_the_jobs_done_and_readers_need_no_launcher(
     verified = call("verify", "results")
     assert verified.exit_code == 0, verified.output
     unknown = call("plan", "test-suite.toml", "--launcher", "nice", "--results", "results")
-    assert unknown.exit_code == 2 and "unknown launcher 'nice'; known: apptainer, docker, fake, process" in unknown.stderr
+    assert unknown.exit_code == 2
+    assert "unknown launcher 'nice'; known: apptainer, docker, fake, process" in unknown.stderr
     monkeypatch.syspath_prepend(measured.folder / "site")
     planned = call("plan", "test-suite.toml", "--launcher", "nice", "--results", "results", "--format", "csv")
     assert planned.exit_code == 0 and "to do" not in planned.stdout, planned.output

@@ -59,7 +59,8 @@ def test_job_ends_with_a_killed_harness(tmp_path: Path) -> None:
         f"with Gate([], ['sh', '-c', 'echo $$ > {tmp_path}/job; sleep 60'], dict(os.environ)) as gate:\n"
         f"    gate.open([{CPU}])\n    gate.result()\n"
     )
-    harness = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    paths = os.pathsep.join(sys.path)
+    harness = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": paths})
     wait_until(lambda: (tmp_path / "job").exists() and (tmp_path / "job").read_text().strip(), "it")
     job = int((tmp_path / "job").read_text())
     harness.kill()
@@ -85,7 +86,7 @@ def test_files_of_the_job_are_bounded(tmp_path: Path) -> None:
 
 def test_holder_that_refuses_is_quoted() -> None:
     refuses = Gate(["sh", "-c", "echo 'srun: error: no memory' >&2; exit 1"], ["true"], ENVIRONMENT)
-    with pytest.raises(GateClosed, match="^srun: error: no memory$"), refuses:
+    with pytest.raises(GateClosed, match="srun: error: no memory"), refuses:
         pass
 
 
