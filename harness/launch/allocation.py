@@ -1,4 +1,4 @@
-"""What limits a job of an ordinary user: a step of a Slurm allocation, or a scope of the user's own systemd.
+"""Limits for the jobs of an ordinary user: a step of a Slurm allocation, or a scope of the user's own systemd.
 
 Cgroups are found by ``/proc/<pid>/cgroup`` and never by a job's number, because their paths differ between releases.
 """
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from harness import child_process
+from harness.commands import option
 from harness.driver import cgroup
 from harness.driver.cgroup import UNLIMITED, Cgroup, Limit
 from harness.driver.procfs import format_list, read_text
@@ -32,7 +33,7 @@ _OOM = re.compile(r"oom.kill event|OOM Killed|out.of.memory", re.IGNORECASE)
 
 
 class Holder(Protocol):
-    """What holds a job to its envelope without root and without an engine."""
+    """Holder of a job to its envelope, without root and without an engine."""
 
     # What it is, and what to ask for where the limits are not as requested.
     kind: str
@@ -84,7 +85,7 @@ class SlurmStep:
         return (
             f"profile {envelope.name} needs {envelope.memory_bytes // MIB} MiB and harness {OWN_BYTES // MIB} MiB, but"
             f" the allocation has {int(limit.value or 0) // MIB} MiB ({limit.folder}); ask Slurm for"
-            f" --mem={needed // MIB}M or more"
+            f" {option('mem', f'{needed // MIB}M')} or more"
         )
 
     def room_bytes(self) -> int:
@@ -156,7 +157,7 @@ class UserScope:
         return ["systemd-run", "--user", "--scope", "--quiet", "--collect", *properties, "--"]
 
     def environment(self) -> dict[str, str]:
-        """Return our variables with those of the user's systemd."""
+        """Return our variables, and how the user's systemd is reached."""
         return child_process.environment("XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
 
     def out_of_memory(self, said: str) -> bool:  # noqa: ARG002 # the cgroup counts the kills

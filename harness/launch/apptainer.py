@@ -21,6 +21,7 @@ from pathlib import Path
 import requests
 from docker.errors import DockerException
 
+from harness import child_process
 from harness.driver import cgroup
 from harness.driver.procfs import OpenFiles, read_text
 from harness.driver.records import Envelope, Outcome
@@ -204,7 +205,8 @@ def _version() -> str | None:
     """Return Apptainer's version; None where it is not installed."""
     if not shutil.which("apptainer"):
         return None
-    done = subprocess.run(["apptainer", "--version"], capture_output=True, text=True, check=False)
+    own = child_process.environment()
+    done = subprocess.run(["apptainer", "--version"], capture_output=True, text=True, check=False, env=own)
     found = re.search(r"\d+\.\d+[\w.+~-]*", done.stdout)
     return found.group() if found else None
 

@@ -70,6 +70,7 @@ OWN = {
     "evaluation/frechet_distance": "a memory file of its own",
     "experiments/viability/smallest": "a record of its own, as JSON",
     "filesystem": "files as bytes, to hash them; the kernel's files",
+    "launch/gate": "the end of a job's log, and its holder's words, as bytes",
     "launch/docker": "the end of a job's log, as bytes",
     "launch/fake": "a corpus that the host has prepared; for tests",
     "launch/images/base_image": "shipped files",

@@ -167,7 +167,7 @@ def test_attack_has_the_outcome_that_it_has_in_docker(ended: dict[str, StoredJob
         (
             ("--cpus-per-task=2", "--mem=700M"),
             r"needs 4096 MiB and harness 512 MiB, but the allocation has 700 MiB \(/sys/fs/cgroup/.*\); ask Slurm for"
-            " --mem=4608M or more",
+            " --mem 4608M or more",
         ),
     ],
     ids=["too few CPUs", "wrong --mem"],

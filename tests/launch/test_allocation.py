@@ -95,7 +95,7 @@ def test_allocation_that_is_too_small_says_what_to_ask_for(tmp_path: Path) -> No
     assert step.room_bytes() == 600 * MIB - OWN_BYTES
     assert step.cannot(ASKED) == (
         "profile cpu1-mem512m needs 512 MiB and harness 512 MiB, but the allocation has 600 MiB"
-        f" ({tmp_path}/memory/slurm/uid_1/job_7); ask Slurm for --mem=1024M or more"
+        f" ({tmp_path}/memory/slurm/uid_1/job_7); ask Slurm for --mem 1024M or more"
     )
     assert SlurmStep("node3", slurm(tmp_path / "more", 1024 * MIB)).cannot(ASKED) is None
     assert SlurmStep("node3", None).cannot(ASKED) is None, "an allocation without a limit has the node's memory"
