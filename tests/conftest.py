@@ -63,6 +63,7 @@ LONG_TESTS = (
     "aws/ec2/test_with_docker",
     "aws/batch/test_",
     "test_main_job",
+    "remote/test_slurm_run",
     "integration/test_hostile",
     "checkpoints/test_small",
     "images/",

@@ -18,6 +18,7 @@ from harness.launch import launchers
 from harness.launch.base import Launcher
 from harness.launch.checks import Check, Level
 from harness.launch.launchers import LAUNCHERS, LauncherEntry
+from harness.remote import slurm_queue
 
 # Services that run whole suites on their own machines; only `harness run` takes them.
 BACKENDS = {
@@ -107,4 +108,5 @@ def usable() -> Iterator[Check]:
                 break
         else:
             yield Check(Level.OK, name, entry.help if entry else launcher.isolation.sentence)
+    yield from slurm_queue.examine()
     yield Check(Level.OK, "--work FOLDER", "a folder that all machines see: `harness worker FOLDER`")

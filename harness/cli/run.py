@@ -1,4 +1,4 @@
-"""`harness run`, `demo`, `plan`, `worker`: run suites here, on EC2 or on Batch, and print their tables.
+"""`harness run`, `demo`, `plan`: run suites here, on Slurm, EC2 or Batch, and print their tables.
 
 What runs suites on other machines is imported late: a run whose jobs are done prints its table in two seconds.
 """
@@ -19,6 +19,7 @@ from harness import config, datasets
 from harness.analysis.table import Table
 from harness.aws import is_s3
 from harness.aws.machines import RentalOptions
+from harness.cli.folder import SLURM, run_in_folder, slurm_choice, slurm_options
 from harness.cli.launchers import (
     BACKENDS,
     LauncherChoice,
@@ -57,7 +58,7 @@ from harness.jobs.suite import Suite, load
 from harness.launch import launchers
 from harness.launch.images import catalog
 from harness.pricing import prices
-from harness.remote.options import RemoteOptions
+from harness.remote.options import RemoteOptions, SlurmOptions
 from harness.remote.shared_folder import open_folder
 from harness.report.plan import plan_document, quote_document
 from harness.report.summary import SummaryView, nothing_measured, summary_section
@@ -71,8 +72,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# How often the command looks into a shared folder.
-_FOLDER_POLL_S = 2.0
 # A longer command is not repeated in a message.
 _MOST_AGAIN = 80
 # The suite of the demo.
@@ -104,7 +103,7 @@ cloud_options = record_options(
         "--dry-run",
         is_flag=True,
         help="ec2, batch: show the instances and their cost, and stop; without --work from the price list alone,"
-        " which asks no account. With --work FOLDER, show the parts, and stop.",
+        " which asks no account. With --work FOLDER, show the parts, and stop; with --on slurm also print the scripts.",
     ),
     click.option("--wide", is_flag=True, help="ec2, batch: show each part's instance, disk and cost."),
 )
@@ -124,6 +123,8 @@ class _RunRequest:
     cloud: RentalOptions = RentalOptions()
     yes: bool = False
     cells: frozenset[Cell] | None = None
+    on: str | None = None
+    slurm: SlurmOptions | None = None
 
     @property
     def in_cloud(self) -> bool:
@@ -239,6 +240,8 @@ subject_options = record_options(
     help="Where machines exchange files. ec2, batch: s3://BUCKET[/PREFIX]. docker, process: a folder that they share;"
     " workers (`harness worker`) measure there.  [env: HARNESS_WORK]",
 )
+@click.option("--on", type=click.Choice([SLURM]), help="slurm: have Slurm start the workers of --work FOLDER.")
+@slurm_options
 @cloud_options
 @click.option("--yes", is_flag=True, help="ec2, batch: do not ask whether to go on.")
 @cache_option
@@ -269,6 +272,8 @@ def run(
         options = run_options(part, request.results, request.only, request.fresh, choice.cache)
         with choice.open() as launcher:
             sys.exit(0 if run_part(part, options, launcher, _storage) else 1)
+    if request.on:
+        request = replace(request, choice=slurm_choice(request.choice, request.work))
     _check_options(request)
     with subject.suites(suites, request.results) as named:
         errors = _run_suites(named, contested, request)
@@ -309,7 +314,9 @@ def _run_suite(suite: Path, request: _RunRequest) -> list[str]:
         if backend := request.backend:
             summary, errors = _ended(_run_in_cloud(loaded, options, request, backend))
         elif request.in_folder:
-            summary, errors = _ended(_run_in_folder(loaded, options, request))
+            how = RemoteOptions(most=sys.maxsize, dry_run=request.cloud.dry_run, wide=request.cloud.wide)
+            place, slurm = request.work or "", (request.slurm or SlurmOptions()) if request.on else None
+            summary, errors = _ended(run_in_folder(loaded, options, choice, place, how, slurm))
         else:
             with choice.open() as launcher:
                 summary = orchestrator.run_suite(preflight.gather(loaded, options, launcher), options, launcher)
@@ -365,12 +372,19 @@ def _check_options(request: _RunRequest) -> None:
     known = {*RentalOptions.__dataclass_fields__, "yes"}
     taken = {*backend.options, "yes"} if backend else {"dry_run", "wide"} if request.in_folder else set()
     for name, parameter in given_parameters().items():
+        if name in SlurmOptions.__dataclass_fields__ and not request.on:
+            raise UsageError(f"{parameter.opts[0]} is for {option('on', SLURM)}; leave it out, or add that")
         if name in known - taken:
             others = (other for other, entry in BACKENDS.items() if name in {*entry.load().options, "yes"})
             takers = " and ".join(option("launcher", other) for other in others)
             raise UsageError(
                 f"{parameter.opts[0]} is for {takers}, this is {option('launcher', launcher)}; leave it out"
             )
+    if request.on and not request.in_folder:
+        elsewhere = option("launcher", launcher) if backend else option("work", request.work)
+        raise UsageError(
+            f"{option('on', SLURM)} is not for {elsewhere}; it needs a launcher of this machine and --work FOLDER"
+        )
     if not backend and not request.in_folder:
         return
     elsewhere = option("work", request.work) if request.in_folder else option("launcher", launcher)
@@ -409,29 +423,6 @@ def _run_in_cloud(
             agree=lambda question: agree(request.yes, question),
         )
         return rental.run(rented, connections, client, backend)
-
-
-def _run_in_folder(suite: Suite, options: RunOptions, request: _RunRequest) -> RunReport | None:
-    """Run a suite on the workers of a shared folder."""
-    from harness.launch.docker import DockerLauncher
-    from harness.remote import run as remote_run
-    from harness.remote.folder_backend import FolderBackend
-    from harness.remote.run import ClientContext, RemoteRequest
-    from harness.remote.shipment import Shipper
-    from harness.remote.watch import Timeouts
-
-    work = open_folder(Path(request.work or ""))
-    with request.choice.open() as launcher:
-        engine = launcher.client if isinstance(launcher, DockerLauncher) else None
-        client = ClientContext(
-            launcher=launcher,
-            shipper=lambda storage: Shipper(storage, engine, options.cache),
-            agree=lambda _question: None,
-            timeouts=Timeouts(poll_s=_FOLDER_POLL_S),
-        )
-        how = RemoteOptions(most=sys.maxsize, dry_run=request.cloud.dry_run, wide=request.cloud.wide)
-        remote = RemoteRequest(suite, options, work, how)
-        return remote_run.run(remote, client, FolderBackend(work, request.choice.launcher))
 
 
 def _ended(done: RunReport | None) -> tuple[RunSummary | None, Sequence[str]]:
@@ -543,25 +534,3 @@ def plan(
     destination.show_report(plan_document(cells, notes, run, absent=absent, priced=price))
     show_errors(missing.values())
     sys.exit(1 if missing else 0)
-
-
-@click.command()
-@click.argument("folder", type=PATH, metavar="FOLDER")
-@click.option(
-    "--idle",
-    "idle_s",
-    metavar="SECONDS",
-    type=FiniteRange(min=1),
-    default=600.0,
-    help="End after this many seconds without work.",
-)
-@cache_option
-def worker(folder: Path, idle_s: float, cache: Path) -> None:
-    """Measure on this machine what `harness run --work FOLDER` submits.
-
-    Takes one part of a suite after the other. If a worker is stopped or dies, another worker goes on with its part;
-    only the job that was running begins again. Exit code 1 if a part could not be done.
-    """
-    from harness.remote import folder_worker
-
-    sys.exit(0 if folder_worker.serve(open_folder(folder), config.absolute_folder(cache), idle_s) else 1)

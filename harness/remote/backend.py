@@ -1,7 +1,7 @@
 """The contract of a backend: it starts a worker for each part of a run, shows its state, and ends it.
 
-EC2 and AWS Batch (:mod:`harness.aws`) and workers of a shared folder (:mod:`harness.remote.folder_backend`) are
-backends.
+EC2 and AWS Batch (:mod:`harness.aws`), workers of a shared folder (:mod:`harness.remote.folder_backend`) and Slurm
+(:mod:`harness.remote.slurm`) are backends.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ class PartState:
     ``phase``: ``unknown`` (it may not have been launched), ``waiting``, ``running``, or ``ended`` (nothing more comes
     of it).  ``workers`` are the ids of all machines that it has had, the oldest first.  ``seconds`` are billed, where
     that is known.  ``launched`` is a time by the storage's clock; where there is one, heartbeats are expected.
+    ``place`` is the machine's name, where people know it.
     """
 
     phase: str
@@ -43,6 +44,7 @@ class PartState:
     seconds: float | None = None
     launched: float | None = None
     machine: RentedMachine | None = None
+    place: str = ""
 
 
 class Backend(ABC):
@@ -53,6 +55,8 @@ class Backend(ABC):
     owner: str
     # The command that ends what goes on, for people.
     ending: str
+    # Whether the service itself starts a part after the parts that build its indexes.
+    keeps_order = False
     # Machines that the service gives a part without a cap, one after the other; with a cap one.
     attempts: int
 

@@ -13,6 +13,7 @@ from harness.remote.backend import ENDED, RUNNING, WAITING, PartState
 from harness.remote.records import Heartbeat, WorkerEnd, dump, fetch
 from harness.remote.storage import Storage
 from harness.remote.worker import heartbeat_s
+from harness.untrusted import foreign
 
 # Workers that a part gets, one after the other.
 ATTEMPTS = 3
@@ -76,6 +77,11 @@ def claim(work: Storage, run_id: str, part: str, found: PartState, worker: str) 
         return True
     folder.delete([records.HEARTBEAT])
     return False
+
+
+def bury(work: Storage, worker: str, why: str) -> None:
+    """Write the end of a worker that is known to be dead, unless it wrote its own; another may go on at once."""
+    work.below(records.worker(worker)).put_new(records.END, dump(WorkerEnd(False, foreign(why), cut_off=True)))
 
 
 def holds(work: Storage, run_id: str, part: str, worker: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -33,6 +34,11 @@ def _plain(value: Any) -> Any:
 def run_id(suite: str, now: float) -> str:
     """Return a name for a new run; ``now``: seconds since 1970 by the storage's clock."""
     return f"{suite}-{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
+
+
+def is_run_id(name: str) -> bool:
+    """Return whether a name is a run's, and not a suite's."""
+    return re.search(r"-\d{8}T\d{6}-[0-9a-f]{6}$", name) is not None
 
 
 def open_runs(work: Storage) -> list[RemoteRun]:

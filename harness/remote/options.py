@@ -13,3 +13,16 @@ class RemoteOptions:
     most: int = 8
     dry_run: bool = False
     wide: bool = False
+
+
+@dataclass(frozen=True)
+class SlurmOptions:
+    """Options of ``--on slurm``, as sbatch takes them; ``sbatch``: further ones, each with its value."""
+
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    constraint: str | None = None
+    exclusive: bool = False
+    time: str | None = None
+    sbatch: tuple[str, ...] = ()

@@ -281,7 +281,7 @@ class RunWatch:
                     self._launch(launch, part)
             elif not self.local_results.left(part) and all(self._has_index(build.key) for build in part.builds):
                 self._over.add(part.name)
-            elif len(self.launched) < self.most and self._ready(part):
+            elif len(self.launched) < self.most and (self.backend.keeps_order or self._ready(part)):
                 self._new_launch(part, waiting)
 
     def _new_launch(self, part: PlannedPart, waiting: list[PlannedPart]) -> None:
@@ -341,7 +341,9 @@ class RunWatch:
 
     def _words(self, state: PartState) -> str:
         heartbeat = self._last(state).heartbeat
-        word = heartbeat.phase if heartbeat is not None and state.phase == RUNNING else state.words
+        word = state.words
+        if heartbeat is not None and state.phase == RUNNING:
+            word = f"{heartbeat.phase} on {state.place}" if state.place else heartbeat.phase
         return f"{word}: {state.reason}" if state.reason and state.phase != ENDED else word
 
 

@@ -45,6 +45,8 @@ log = logging.getLogger(__name__)
 
 HEARTBEAT_VARIABLE = "HARNESS_HEARTBEAT_S"
 LOG = "log.txt"
+# The end of a worker that was told to stop.
+STOPPED = "a signal ended the agent"
 _MOST_LOG_BYTES = 256 << 10
 # The engine may be silent for as long while it loads an image.
 _ENGINE_S = 3600
@@ -154,7 +156,7 @@ class Worker:
         except HarnessError as error:
             detail = str(error)
         except KeyboardInterrupt:
-            detail, stopped = "a signal ended the agent", True
+            detail, stopped = STOPPED, True
         except Exception as error:
             detail = f"the agent failed: {type(error).__name__}: {error}"
             raise

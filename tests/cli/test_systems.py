@@ -14,6 +14,7 @@ from harness.filesystem import this_process
 from harness.launch.checks import Check, Level
 from harness.launch.images import catalog
 from harness.launch.process import ProcessLauncher
+from harness.remote import slurm_queue
 from harness.report import systems, writers
 from harness.report.systems import systems_section
 from tests.conftest import Bench
@@ -104,6 +105,7 @@ def test_doctor_measures_by_process_where_no_engine_answers(
     harness: Call, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{bench.folder}/absent.sock")
+    monkeypatch.setattr(slurm_queue, "COMMANDS", ("absent-sbatch",))
     for name in ("AWS_ACCESS_KEY_ID", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
@@ -112,20 +114,21 @@ def test_doctor_measures_by_process_where_no_engine_answers(
     lines = done.stdout.splitlines()
     assert done.exit_code == 1 and lines[0].startswith("- fail  engine: no Docker engine answers: No such file")
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
-    assert [row[:2] for row in rows[2:7]] == [
+    assert [row[:2] for row in rows[2:8]] == [
         ["docker", "no"],
         ["process", "yes"],
         ["ec2", "no"],
         ["batch", "no"],
+        ["--on slurm", "no"],
         ["--work FOLDER", "yes"],
     ]
     assert rows[2][2] == "no Docker engine answers; see above"
     assert rows[4][2] == rows[5][2] == "no AWS credentials; set AWS_PROFILE (aws configure sso)"
-    assert rows[7][0] == "null system" and rows[7][1].startswith("by process, in ")
-    assert [row[0] for row in rows[9:]] == ["overhead", "CPU speed", "memory speed", "other work"]
+    assert rows[8][0] == "null system" and rows[8][1].startswith("by process, in ")
+    assert [row[0] for row in rows[10:]] == ["overhead", "CPU speed", "memory speed", "other work"]
     assert "trust: the machine may cause a latency difference below " in lines[-1]
     # Two columns of 13 and 5 characters are in front of it on a terminal of 80.
-    assert max(len(row[2]) for row in rows[2:7]) <= 58
+    assert max(len(row[2]) for row in rows[2:8]) <= 58
     del done  # it holds the frames that hold the socket
     gc.collect()
 
@@ -174,7 +177,7 @@ class Nice(ProcessLauncher):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("DOCKER_HOST", "unix:///absent.sock")
     found = {check.what: check for check in usable()}
-    assert [*found] == ["docker", "process", "absent", "nice", "ec2", "batch", "--work FOLDER"]
+    assert [*found] == ["docker", "process", "absent", "nice", "ec2", "batch", "--on slurm", "--work FOLDER"]
     assert found["nice"] == Check(Level.OK, "nice", "CPUs were pinned, at the lowest priority")
     assert found["absent"].level is Level.FAIL and found["absent"].fact.endswith("; reinstall it")
     gc.collect()
@@ -185,7 +188,7 @@ def test_doctor_lists_launchers_of_a_bare_installation(monkeypatch: pytest.Monke
     monkeypatch.setattr("harness.extras.missing", lambda package: text if package == "boto3" else "")
     monkeypatch.setenv("DOCKER_HOST", "unix:///absent.sock")
     found = {check.what: check for check in usable()}
-    assert [*found] == ["docker", "process", "ec2", "batch", "--work FOLDER"]
+    assert [*found] == ["docker", "process", "ec2", "batch", "--on slurm", "--work FOLDER"]
     fact, _, remedy = text.partition(": ")
     for name in ("ec2", "batch"):
         assert found[name] == Check(Level.FAIL, name, fact, remedy)

@@ -258,6 +258,12 @@ def test_a_part_waits_for_the_index_that_another_builds(scene: Scene) -> None:
     assert Indexes(scene.work, scene.store).find_index(key) is not None, "it lies among the inputs now"
 
 
+def test_part_is_launched_at_once_where_the_service_keeps_the_order(scene: Scene) -> None:
+    scene.backend.keeps_order = True
+    scene.ticked(part("builds", jobs=(), builds=(IndexBuild("ab-d", "a", "d"),)), part("p", needs=("ab-d",)))
+    assert [launch.name for launch in scene.backend.launched] == ["builds", "p"]
+
+
 def test_cancelled_index_build_blocks_no_part(scene: Scene) -> None:
     watch = scene.ticked(part("builds", jobs=(), builds=(IndexBuild("ab-d", "a", "d"),)), part("p", needs=("ab-d",)))
     scene.backend.over("builds", "it was cancelled")
