@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +26,8 @@ from tests.integration.proxy import wait_until
 from tests.integration.test_hostile import DRAWN, ENDLESS, ENDLESS_S, ENDS, ENGINE, LONG_S, attack_suite
 from tests.integration.test_results import mount, small_disk
 from tests.launch.test_docker import WRONG
-from tests.support.cluster import Cluster, cluster
+from tests.remote.cluster import ROOT, interpreter
+from tests.support.cluster import Cluster, cluster, restart_slurmd
 
 pytestmark = [pytest.mark.docker, pytest.mark.cluster]
 
@@ -42,6 +42,7 @@ class Site:
 
     cluster: Cluster
     bench: Bench
+    python: str
 
     def submit(self, *commands: list[str], options: tuple[str, ...] = ("--cpus-per-task=2", "--mem=3G")) -> str:
         """Have one allocation run harness commands; return its number."""
@@ -49,13 +50,9 @@ class Site:
 
     def script(self, *commands: list[str]) -> str:
         """Return a shell script that runs harness commands."""
-        packages = next(path for path in sys.path if path.endswith("site-packages"))
-        variables = {
-            "PYTHONPATH": f"{Path(__file__).parents[2]}:{packages}",
-            "HARNESS_IMAGES": str(self.bench.folder / "engines"),
-        }
+        variables = {"PYTHONPATH": str(ROOT), "HARNESS_IMAGES": str(self.bench.folder / "engines")}
         lines = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
-        lines += [shlex.join(["/usr/bin/python3", "-m", "harness", *command]) for command in commands]
+        lines += [shlex.join([self.python, "-m", "harness", *command]) for command in commands]
         return "\n".join(lines)
 
     def job(self, *commands: list[str], options: tuple[str, ...] = ("--cpus-per-task=2", "--mem=3G")) -> str:
@@ -101,7 +98,7 @@ def site(engine: object) -> Iterator[Site]:
             # Systems of one engine without weights have one image, and each its own file.
             for made in catalog.named(("planted", "slow", "filling", *WRONG, *_SYSTEMS)).values():
                 launcher.prepare(made)
-        yield Site(found, bench)
+        yield Site(found, bench, interpreter(folder) or pytest.fail("the user may run no Python"))
 
 
 @pytest.fixture(scope="module")
@@ -206,11 +203,31 @@ def test_killed_harness_leaves_nothing_and_the_same_command_goes_on(site: Site) 
     assert not any(site.bench.results.rglob("*.partial"))
 
 
+def test_parts_of_two_profiles_are_tasks_of_slurm_and_each_measures_by_apptainer(site: Site) -> None:
+    """From a login node, in no allocation: each part is a task with the limits of its profile."""
+    words = site.suite("parts", protocol(2, name="santhanam2023"), profiles=["cpu1-mem256m", "cpu1-mem1"])
+    shared = site.cluster.folder / "work"
+    shared.mkdir(mode=0o750)
+    shutil.chown(shared, site.cluster.user)
+    command = site.script([*words, "--on", "slurm", "--work", str(shared)])
+    done = site.cluster.run_as_user(["sh", "-c", command], timeout_s=120)
+    assert "2 job arrays of Slurm with 2 tasks" in done.stderr + done.stdout
+    results = [job.result for job in site.stored("parts")]
+    limits = {
+        (result.spec.cell.profile, result.outcome, result.isolation, result.measured.effective.memory_bytes >> 20)
+        for result in results
+    }
+    assert limits == {
+        (name, Outcome.OK, APPTAINER, size) for name, size in (("cpu1-mem256m", 256), ("cpu1-mem1", 1024))
+    }
+    assert len({result.key for result in results}) == len(results) == 4
+
+
 def test_slurmd_that_dies_midway_loses_nothing(site: Site) -> None:
     command = site.suite("slurmd", protocol(3, name="santhanam2023"), systems=["slow"])
     number = site.submit(command)
     wait_until(lambda: _left(site), "a job")
-    site.cluster.restart_slurmd()
+    restart_slurmd()
     site.cluster.wait(number, 120)
     assert {job.result.outcome for job in site.stored("slurmd")} == {Outcome.OK}, site.cluster.output(number)
 

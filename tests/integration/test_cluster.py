@@ -8,7 +8,7 @@ import re
 import pytest
 
 from tests.integration.proxy import wait_until
-from tests.support.cluster import CONTAINED, Cluster
+from tests.support.cluster import CONTAINED, Cluster, restart_slurmd
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -38,7 +38,7 @@ def test_job_runs_on_while_the_nodes_daemon_is_killed_and_started(cluster: Clust
     # The job ends only after the restart has left its mark.
     job = cluster.sbatch("until [ -e restarted ]; do sleep 0.1; done\nsrun -c1 --mem=50M echo went on\n", "--mem=50M")
     wait_until(lambda: cluster.state(job) == "RUNNING", "the job's start")
-    cluster.restart_slurmd()
+    restart_slurmd()
     cluster.run_as_user(["touch", "restarted"])
     assert cluster.wait(job) == "COMPLETED"
     assert cluster.output(job) == "went on\n"

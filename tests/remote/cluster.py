@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pwd
 import re
-import shutil
 import site
 import subprocess
 import sys
@@ -33,16 +32,6 @@ def slurm(*command: str, user: str | None = None) -> str:
         command, capture_output=True, text=True, check=True, env=_environment(), user=user, timeout=_ANSWER_S
     )
     return done.stdout
-
-
-def answers() -> bool:
-    """Whether a Slurm with a node answers."""
-    if shutil.which("sinfo") is None:
-        return False
-    try:
-        return bool(slurm("sinfo", "--noheader", "--states=idle,mixed,allocated").strip())
-    except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
-        return False
 
 
 def _environment(**own: str) -> dict[str, str]:

@@ -19,17 +19,17 @@ from harness.results.reader import read_jobs
 from tests.conftest import Bench, make_bench, protocol
 from tests.remote import cluster
 from tests.remote.cluster import Login
+from tests.support.cluster import present, restart_slurmd
 from tests.support.terminal import Command
 
-pytestmark = pytest.mark.tools
+pytestmark = pytest.mark.cluster
 TWO_PROFILES = ["cpu1-mem1", "cpu1-mem256m"]
 
 
 @pytest.fixture(scope="session")
 def python() -> Iterator[str]:
     """A Python for the user of a Slurm that answers."""
-    if not cluster.answers():
-        pytest.skip("no Slurm answers here (sinfo); scripts/with-cluster starts one")
+    present()
     folder = Path(tempfile.mkdtemp(prefix="harness-slurm-", dir="/tmp"))
     folder.chmod(0o755)
     found = cluster.interpreter(folder)
@@ -68,8 +68,7 @@ def test_kills_and_a_cancelled_task_lose_no_job_and_measure_none_twice(login: Lo
     login.wait(lambda: command.poll() is not None or login.measures())
     command.send_signal(signal.SIGKILL)
     command.wait()
-    if os.getuid() == 0:
-        kill_slurmd()
+    restart_slurmd()
     again = login.start()
     login.wait(lambda: again.poll() is not None or login.measures("cpu1-mem256m"))
     assert login.log().count("Slurm has job") == 2, "what went on was not submitted again"
@@ -87,14 +86,6 @@ def test_kills_and_a_cancelled_task_lose_no_job_and_measure_none_twice(login: Lo
     after = outcomes(login.bench)
     assert Counter({key: count for key, count in after.items() if key[2] is Outcome.OK}) == all_ok(TWO_PROFILES, 2)
     assert not [path.name for path in login.shared.glob("*0003-*.out")], "what the tasks of a done run printed is gone"
-
-
-def kill_slurmd() -> None:
-    """Kill the daemon that started the task, and start it again: the task goes on."""
-    shown = cluster.slurm("scontrol", "show", "config")
-    path = next(line.split("=")[1].strip() for line in shown.splitlines() if line.startswith("SlurmdPidFile"))
-    os.kill(int(Path(path).read_text()), signal.SIGKILL)
-    cluster.slurm("slurmd")
 
 
 def test_ctrl_c_asks_before_it_cancels_and_leaves_the_tasks_by_default(login: Login) -> None:
@@ -121,8 +112,6 @@ def test_ctrl_c_asks_before_it_cancels_and_leaves_the_tasks_by_default(login: Lo
 
 
 def test_full_shared_folder_is_named_and_the_same_command_goes_on_with_room(login: Login) -> None:
-    if os.getuid() != 0:
-        pytest.skip("only root can mount a small folder")
     login.bench.plant("planted", service_s=0.2)
     login.bench.suite(protocol(2), profiles=["cpu1-mem1"])
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=40m,mode=0750", "none", str(login.shared)], check=True)

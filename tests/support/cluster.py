@@ -108,10 +108,6 @@ class Cluster:
             time.sleep(0.1)
         return state
 
-    def restart_slurmd(self) -> None:
-        """Kill the node's daemon as a crash would, and start it again; jobs run on meanwhile."""
-        subprocess.run([SCRIPT, "--restart-slurmd"], check=True, timeout=60)
-
     def sif(self, *programs: str) -> Path:
         """Make an image of these programs and their libraries; the test is skipped where Apptainer is missing."""
         if shutil.which("apptainer") is None:
@@ -133,19 +129,30 @@ class Cluster:
         return image
 
 
-@contextmanager
-def cluster() -> Iterator[Cluster]:
-    """Give the cluster that ``scripts/with-cluster`` runs, and end the test's jobs; skip the test, or say why not."""
+def present() -> Path:
+    """Return the folder of the cluster that ``scripts/with-cluster`` runs; skip the test where there can be none."""
     logs = os.environ.get("HARNESS_CLUSTER")
     if logs is None:
         reason = os.environ.get("HARNESS_CLUSTER_MISSING")
         if reason is None and os.environ.get("HARNESS_CLUSTER_REQUIRED"):
             pytest.fail("HARNESS_CLUSTER is not set: scripts/with-cluster should have started a cluster")
         pytest.skip(reason or "no cluster runs: run pytest below scripts/with-cluster")
+    return Path(logs)
+
+
+def restart_slurmd() -> None:
+    """Kill the node's daemon as a crash would, and start it again; jobs run on meanwhile."""
+    subprocess.run([SCRIPT, "--restart-slurmd"], check=True, timeout=60)
+
+
+@contextmanager
+def cluster() -> Iterator[Cluster]:
+    """Give the running cluster, and end the test's jobs."""
+    logs = present()
     user = os.environ["HARNESS_CLUSTER_USER"]
-    folder = Path(tempfile.mkdtemp(dir=Path(logs) / "shared"))
+    folder = Path(tempfile.mkdtemp(dir=logs / "shared"))
     shutil.chown(folder, user)
-    found = Cluster(Path(logs), user, folder)
+    found = Cluster(logs, user, folder)
     try:
         yield found
     finally:
