@@ -17,8 +17,11 @@ NETWORK = (
 )
 PIP = (*NETWORK, "PIP_*")
 HUB = (*NETWORK, "HF_*", "HUGGING_FACE_HUB_TOKEN")  # the token by its older name, too
+# The allocation that this process runs in, and the user's systemd.
+SLURM = ("SLURM_*", "SLURMD_*", "MUNGE_*")
+SYSTEMD = ("XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
 # Another harness, which works with the same credentials.
-HARNESS = (*NETWORK, "AWS_*", "HARNESS_*", "HF_*", "PIP_*", "DOCKER_*")
+HARNESS = (*NETWORK, "AWS_*", "HARNESS_*", "HF_*", "PIP_*", "DOCKER_*", *SLURM, *SYSTEMD)
 
 
 def environment(*more: str, **own: str) -> dict[str, str]:

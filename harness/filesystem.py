@@ -25,6 +25,8 @@ from pathlib import Path
 
 from harness.errors import FileError, StoreError
 
+# The file of a folder's hashes, as `sha256sum -c` reads it.
+CHECKSUMS = "SHA256SUMS"
 _SUFFIX = ".partial"
 # Files that systems, archivers and editors leave among the user's files.
 _LITTER = re.compile(
@@ -73,6 +75,25 @@ def sha256(source: Path | BufferedReader, deadline: float | None = None) -> str:
             if deadline is not None and time.monotonic() > deadline:
                 raise TimeoutError
     return digest.hexdigest()
+
+
+def write_checksums(folder: Path, parts: Iterable[str] = (".",)) -> int:
+    """Write the hashes of files of a folder for `sha256sum -c`; return their number.
+
+    Args:
+        parts: names of files, and of folders with all files below them.
+
+    Raises:
+        StoreError, FileError: the disk is full, or the file cannot be written.
+    """
+    names: set[str] = set()
+    for path in (folder / part for part in parts):
+        found = [entry.path for entry in walk(path) if entry.is_file(follow_symlinks=False)] if path.is_dir() else []
+        names.update(os.path.relpath(each, folder) for each in [*found, *([str(path)] if path.is_file() else [])])
+    listed = sorted(name for name in names if name != CHECKSUMS and _SUFFIX not in name)
+    with atomic_write(folder / CHECKSUMS) as target, target.open("w", encoding="utf-8") as file:
+        file.writelines(f"{sha256(folder / name)}  {name}\n" for name in listed)
+    return len(listed)
 
 
 def lock(path: Path, *, wait: bool = True, shared: bool = False) -> ExitStack:

@@ -64,6 +64,7 @@ GROUPS = {
         "bill": "the cost of a month at your traffic",
     },
     "Use other machines": {
+        "stage": "a suite as a folder for nodes without a network",
         "worker": "measure for `harness run --work FOLDER`",
         "ec2": "set up EC2, list and end instances",
         "batch": "set up AWS Batch, list and delete a stack",

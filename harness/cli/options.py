@@ -402,6 +402,13 @@ models_option = click.option(
     envvar="HARNESS_MODELS",
     help="Folder of model weights, instead of the model hub.  [env: HARNESS_MODELS]",
 )
+builder_option = click.option(
+    "--builder",
+    type=click.Choice(["docker", "podman"]),
+    default="docker",
+    help="docker: the engine that the `docker` command would use. podman: Podman, whose service runs for this command"
+    " alone.",
+)
 
 
 def agree(yes: bool, question: str) -> None:

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,15 @@ from harness import config, filesystem
 from harness.cli.launchers import LauncherChoice, launcher_choice, launcher_option, run_options, usable
 from harness.cli.lines import say
 from harness.cli.locations import writable
-from harness.cli.options import cache_option, models_option, platform_option, results_option, retry_option
+from harness.cli.options import (
+    builder_option,
+    cache_option,
+    given_parameters,
+    models_option,
+    platform_option,
+    results_option,
+    retry_option,
+)
 from harness.cli.output import FORMATS, Destination, columns, destination_options, show_errors, show_paragraphs, write
 from harness.commands import command, quoted
 from harness.errors import FileError, HarnessError, ImageError, UsageError
@@ -26,14 +34,15 @@ from harness.experiments import null_row
 from harness.experiments.calibration import run as calibration
 from harness.experiments.conformance import examine
 from harness.jobs.pinning import pin_alone
-from harness.launch import connection, launchers
+from harness.launch import connection, launchers, podman
 from harness.launch import doctor as host
 from harness.launch.checks import Check, Level
 from harness.launch.connection import engine_errors
 from harness.launch.docker import DockerLauncher
-from harness.launch.images import catalog, pins, side_by_side
+from harness.launch.images import catalog, driver_code, pins, side_by_side
 from harness.launch.images.builder import Image, ImageBuilder
 from harness.launch.images.engine_build import BuildLimits
+from harness.launch.images.export import FORMS, export
 from harness.launch.images.systems import System
 from harness.pricing import instances
 from harness.progress import Progress
@@ -182,6 +191,21 @@ def calibrate(
 @click.argument("systems", nargs=-1)
 @click.option("--engine", "engines", multiple=True, metavar="NAME", help="An engine's image too, without weights.")
 @click.option("--gpus", is_flag=True, help="Images for hardware profiles with GPUs, of engines that have them.")
+@click.option(
+    "--export",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help=f"Write each image as a file of DIR, and {filesystem.CHECKSUMS} for `sha256sum -c`.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(list(FORMS)),
+    default="oci",
+    help=f"Of --export. {' '.join(f'{name}: for {readers}.' for name, readers in FORMS.items())}",
+)
+@builder_option
 @platform_option("Images for this platform (arm64: Graviton), emulated if it is not the Docker engine's.")
 @cache_option
 @models_option
@@ -189,14 +213,35 @@ def images(
     systems: tuple[str, ...],
     engines: tuple[str, ...],
     gpus: bool,
+    folder: Path | None,
+    form: str,
+    builder: str,
     platform: str | None,
     cache: Path,
     models: Path | None,
 ) -> None:
     """Build the images of SYSTEMS (default: each engine's, without weights), and print their sizes.
 
-    `harness run` builds missing images itself; this command builds them in advance.  Exit code 1 if a build fails.
+    `harness run` builds missing images itself; this command builds them in advance.  With --export it writes them as
+    files for machines without an engine or a network.  Exit code 1 if a build fails.
     """
+    if folder is None and "form" in given_parameters():
+        raise UsageError("--format is for --export; name the folder of the files: --export DIR")
+    with podman.service() if builder == "podman" else nullcontext():
+        _make_images(systems, engines, gpus, folder, form, platform, cache, models)
+
+
+def _make_images(
+    systems: tuple[str, ...],
+    engines: tuple[str, ...],
+    gpus: bool,
+    folder: Path | None,
+    form: str,
+    platform: str | None,
+    cache: Path,
+    models: Path | None,
+) -> NoReturn:
+    """Build images, write them as files if a folder is given, and print a table."""
     wrong: dict[str, FileError] = {}
     named = bool(systems or engines)
     declared, errors = _pinned(systems, DockerLauncher(cache, models))
@@ -207,16 +252,24 @@ def images(
     with engine_errors():
         client = connection.connect(120)
     rows: list[tuple[str, ...]] = []
+    cache = config.absolute_folder(cache)
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
 
-    def make(system: System, whole_engine: bool, stopped: threading.Event, progress: Progress) -> tuple[Image, float]:
+    def make(
+        system: System, whole_engine: bool, stopped: threading.Event, progress: Progress
+    ) -> tuple[Image, float, str]:
         limits = BuildLimits(stopped=stopped)
-        builder = ImageBuilder(client, config.absolute_folder(cache), models, platform, limits, progress)
+        # A SIF image needs the present driver, which can read the limits of an allocation.
+        alike = driver_code.is_current if folder and form == "sif" else driver_code.measures_alike
+        builder = ImageBuilder(client, cache, models, platform, limits, progress, alike)
         started = time.monotonic()
         try:
             image = builder.ensure_engine(system) if whole_engine else builder.ensure(system)
+            file = str(export(client, cache, image, folder.absolute(), form)) if folder else ""
         except FileError as error:  # the others are built
             raise ImageError(str(error)) from error
-        return image, time.monotonic() - started
+        return image, time.monotonic() - started, file
 
     names = [f"the engine {system.engine_image}" if whole else system.image for system, whole in chosen]
     makers = {name: partial(make, *each) for name, each in zip(names, chosen, strict=True)}
@@ -225,11 +278,14 @@ def images(
             if isinstance(made, ImageError):
                 errors.append(made)
                 continue
-            image, took_s = made
+            image, took_s, file = made
             size, digest = f"{image.size_bytes / 1e6:,.0f} MB", image.digest.removeprefix("sha256:")[:12]
-            rows.append((name, image.platform, size, f"{took_s:.1f} s", digest, image.reference))
+            row = (name, image.platform, size, f"{took_s:.1f} s", digest, image.reference)
+            rows.append((*row, file) if folder else row)
     rows.sort(key=lambda row: names.index(row[0]))
-    columns(("image of", "platform", "size", "took", "digest", "tag"), rows)
+    if folder is not None:
+        filesystem.write_checksums(folder)
+    columns(("image of", "platform", "size", "took", "digest", "tag", *(("file",) if folder else ())), rows)
     show_errors(errors)
     sys.exit(1 if errors else 0)
 

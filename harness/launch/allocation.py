@@ -27,6 +27,8 @@ from harness.results.schema import Placement
 MIB = 1 << 20
 # What the harness itself needs in an allocation, in addition to the job.
 OWN_BYTES = 512 * MIB
+# Controllers without which the limits of a job hold nowhere.
+_CONTROLLERS = ("cpu", "cpuset", "memory", "pids")
 # A step must not inherit what the allocation's first step was given.
 _OF_ANOTHER_STEP = re.compile(r"SLURM_(CPU_BIND|MEM_|NTASKS|NPROCS|CPUS_PER_TASK|TRES_PER_TASK|STEP|DISTRIBUTION|GPU)")
 _OOM = re.compile(r"oom.kill event|OOM Killed|out.of.memory", re.IGNORECASE)
@@ -113,7 +115,7 @@ class SlurmStep:
 
     def environment(self) -> dict[str, str]:
         """Return our variables without what the allocation gave to another step."""
-        own = child_process.environment("SLURM_*", "MUNGE_*")
+        own = child_process.environment(*child_process.SLURM)
         return {name: value for name, value in own.items() if not _OF_ANOTHER_STEP.match(name)}
 
     def out_of_memory(self, said: str) -> bool:
@@ -127,8 +129,8 @@ class UserScope:
 
     kind = "a scope of the user's systemd"
     remedy = (
-        "ask the administrator to delegate cgroups (systemctl edit user@.service: [Service]"
-        " Delegate=cpu cpuset memory pids)"
+        f"ask the administrator for 'Delegate={' '.join(_CONTROLLERS)}' below [Service] in"
+        " /etc/systemd/system/user@.service.d/delegate.conf, then log in again"
     )
 
     def cannot(self, envelope: Envelope) -> str | None:
@@ -158,7 +160,7 @@ class UserScope:
 
     def environment(self) -> dict[str, str]:
         """Return our variables, and how the user's systemd is reached."""
-        return child_process.environment("XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
+        return child_process.environment(*child_process.SYSTEMD)
 
     def out_of_memory(self, said: str) -> bool:  # noqa: ARG002 # the cgroup counts the kills
         """Return False: the cgroup's own counter says it."""
@@ -201,13 +203,23 @@ def lacks_scope(root: Path = cgroup.ROOT, uid: int | None = None) -> str | None:
     uid = os.getuid() if uid is None else uid
     if not (root / "cgroup.controllers").exists():
         return "this host has cgroup v1, where users have no cgroups of their own"
-    manager = root / "user.slice" / f"user-{uid}.slice" / f"user@{uid}.service"
-    delegated = read_text(manager / "cgroup.controllers")
-    if delegated is None:
+    manager = user_manager(root, uid)
+    if not manager.is_dir():
         return f"user {uid} has no systemd of its own ({manager}): log in with a session, or loginctl enable-linger"
-    if lacking := sorted({"cpuset", "memory", "pids"} - set(delegated.split())):
+    if lacking := [each for each in not_delegated(manager) if each != "cpu"]:
         return f"systemd does not delegate {', '.join(lacking)} to user {uid}: {UserScope.remedy}"
     return None if shutil.which("systemd-run") else "systemd-run is not found"
+
+
+def user_manager(root: Path, uid: int) -> Path:
+    """Return the cgroup of the systemd of a user."""
+    return root / "user.slice" / f"user-{uid}.slice" / f"user@{uid}.service"
+
+
+def not_delegated(manager: Path) -> list[str]:
+    """Return the controllers that a user's systemd lacks, of all that limit a job."""
+    held = (read_text(manager / "cgroup.controllers") or "").split()
+    return [controller for controller in _CONTROLLERS if controller not in held]
 
 
 def apart(job: Cgroup, ours: Cgroup | None) -> Cgroup:

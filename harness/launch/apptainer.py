@@ -18,21 +18,16 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
-import requests
-from docker.errors import DockerException
-
 from harness import child_process
 from harness.driver import cgroup
 from harness.driver.procfs import OpenFiles, read_text
 from harness.driver.records import Envelope, Outcome
 from harness.errors import EngineError, ImageError
-from harness.launch import allocation, connection, cpu_placement, host, limits
+from harness.launch import allocation, cpu_placement, host, limits
 from harness.launch.base import LaunchEnd, Launcher, LaunchRequest, Prepared, StopReason, thread_environment
 from harness.launch.checks import Check, Level
-from harness.launch.connection import engine_errors
 from harness.launch.gate import Gate, GateClosed
-from harness.launch.images import driver_code, platforms, recipes, sif
-from harness.launch.images.builder import ImageBuilder
+from harness.launch.images import platforms, recipes, sif
 from harness.launch.images.systems import System
 from harness.launch.monitor import gpu, rapl
 from harness.launch.monitor.canary import Canary
@@ -49,8 +44,6 @@ _ISOLATED = (
     *("--userns", "--containall", "--no-init", "--no-home", "--net", "--network", "none", "--cleanenv", "--no-eval"),
     *("--drop-caps", "ALL", "--no-mount", "tmp,home,cwd,hostfs,bind-paths", "--pwd", "/job/out"),
 )
-
-_ENGINE_S = 120
 
 
 class ApptainerLauncher(Launcher):
@@ -125,16 +118,12 @@ class ApptainerLauncher(Launcher):
             return found
         system = _here(system)
         try:
-            client = connection.connect(_ENGINE_S)
-            client.ping()
-        except (EngineError, DockerException, requests.RequestException) as error:
+            return _prepared(system, sif.build(self.cache, self.cache, self.models, system))
+        except EngineError as error:
             raise ImageError(
                 f"system {system.name!r}: {self.cache}/{sif.FOLDER} has no image of it, and no engine answers here to"
                 " make one; run `harness stage SUITE FOLDER` on a machine with Docker or Podman, and copy the folder"
             ) from error
-        with closing(client), engine_errors():
-            builder = ImageBuilder(client, self.cache, self.models, measures_alike=driver_code.is_current)
-            return _prepared(system, sif.make_from_engine(client, self.cache, system.name, builder.ensure(system)))
 
     def launch(self, job: LaunchRequest, progress: Progress) -> LaunchEnd:
         """Run one job in a container of its own, from start to end."""

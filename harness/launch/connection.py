@@ -27,6 +27,8 @@ from harness.untrusted import one_line
 
 _SOCKET = "unix:///var/run/docker.sock"
 _DEFAULT = "default"
+# The address of :func:`through`, for all threads.
+_chosen: list[str] = []
 
 
 @dataclass(frozen=True)
@@ -49,12 +51,24 @@ class _NoCredentials(AuthConfig):
     is_empty = False
 
 
+@contextmanager
+def through(host: str) -> Iterator[None]:
+    """Let all connections of the block go to the engine at this address."""
+    _chosen.append(host)
+    try:
+        yield
+    finally:
+        _chosen.remove(host)
+
+
 def endpoint() -> Endpoint:
     """Return the engine's endpoint.
 
     Raises:
         EngineError: the context is unknown or damaged.
     """
+    if _chosen:
+        return Endpoint(_chosen[-1])
     if host := os.environ.get("DOCKER_HOST"):
         return Endpoint(host)
     name = os.environ.get("DOCKER_CONTEXT") or get_current_context_name()
@@ -88,7 +102,7 @@ def connect(timeout_s: int) -> docker.DockerClient:
     """
     found = endpoint()
     own = {"base_url": found.host, "tls": found.tls or False}
-    client = docker.DockerClient(timeout=timeout_s, **(own if found.context else kwargs_from_env()))
+    client = docker.DockerClient(timeout=timeout_s, **(own if found.context or _chosen else kwargs_from_env()))
     vars(client.api)["_auth_configs"] = _NoCredentials({})  # the SDK has no public way
     if found.host.startswith("unix://"):
         client.api.trust_env = False  # no proxy is before a socket, and looking for one takes half of a request's CPU

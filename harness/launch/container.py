@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import resource
 import secrets
 import threading
 from typing import Any
@@ -30,7 +31,11 @@ LOG_BYTES = 10 << 20
 _SCRATCH_BYTES = 64 << 20
 
 
-def create_arguments(job: LaunchRequest, placement: Placement) -> dict[str, Any]:
+# Open files and processes of a job in Podman, at most.  Podman asks for a million, which few users may have.
+_PODMAN_ULIMITS = {"nofile": (resource.RLIMIT_NOFILE, 1 << 16), "nproc": (resource.RLIMIT_NPROC, 1 << 15)}
+
+
+def create_arguments(job: LaunchRequest, placement: Placement, *, podman: bool = False) -> dict[str, Any]:
     """Return an envelope's limits as arguments of the engine's create call (measuring rules 1, 2, 3, 5)."""
     envelope = job.spec.envelope
     mounts = [
@@ -43,6 +48,10 @@ def create_arguments(job: LaunchRequest, placement: Placement) -> dict[str, Any]
     if job.spec.kind != "build":  # each file at most as large as all output; an index may be large
         most_bytes = max_output_bytes(job.spec)
         ulimits.append(Ulimit(name="fsize", soft=most_bytes, hard=most_bytes))
+    for name, (number, most) in _PODMAN_ULIMITS.items() if podman else ():
+        own = resource.getrlimit(number)[1]
+        limit = most if own == resource.RLIM_INFINITY else min(own, most)
+        ulimits.append(Ulimit(name=name, soft=limit, hard=limit))
     gpus = [str(index) for index in range(envelope.gpus)]
     return {
         "image": job.prepared.reference,

@@ -21,9 +21,9 @@ from docker.models.containers import Container
 from harness.driver import cgroup
 from harness.driver.procfs import OpenFiles, read_text
 from harness.driver.records import Outcome
-from harness.errors import EngineError, ImageError
+from harness.errors import EngineError, ImageError, UsageError
 from harness.filesystem import has_died
-from harness.launch import allocation, connection, cpu_placement, host
+from harness.launch import allocation, connection, cpu_placement, host, podman
 from harness.launch.base import LaunchEnd, Launcher, LaunchRequest, Prepared, StopReason
 from harness.launch.checks import Check, Level, warn_if
 from harness.launch.connection import engine_errors
@@ -53,6 +53,10 @@ from harness.untrusted import one_line
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 # Words of the engine when the fault is the image's (its entry point, its user).
 _NO_START = ("OCI runtime", "executable file not found", "no such file or directory", "permission denied", "No command")
+# Words of Podman, whose status says nothing, about a container that has ended.
+_ENDED = "can only kill running containers"
+# Words of Docker and of Podman about a container that is going or gone.
+_REMOVED = ("is already in progress", "no such container", "no container with")
 
 
 class DockerLauncher(Launcher):
@@ -113,7 +117,8 @@ class DockerLauncher(Launcher):
     def engine_version(self) -> str | None:
         """Return the engine's version, which results store as ``docker_version``."""
         with engine_errors():
-            return str(self.client.version()["Version"])
+            version = str(self.client.version()["Version"])
+        return f"Podman {version}" if podman.is_engine(self.client) else version
 
     def recipe(self, system: System) -> str:
         """Hash the inputs of the image; where no engine answers, of the image for this host's platform."""
@@ -207,14 +212,22 @@ class DockerLauncher(Launcher):
         name = f"harness-{job.spec.system}-{job.spec.kind}-"
         for container in self.client.containers.list(filters={"name": name}, ignore_removed=True):
             if str(job.folder) in {mount["Source"] for mount in container.attrs["Mounts"]}:
-                container.update(cpu_quota=quota[0], cpu_period=quota[1])
+                try:
+                    container.update(cpu_quota=quota[0], cpu_period=quota[1])
+                except docker.errors.NotFound as error:
+                    if not podman.is_engine(self.client):
+                        raise
+                    fault = f"{self.engine_version()} cannot set a quota on a running job"
+                    raise UsageError(f"{fault}; use a Docker engine") from error
 
     def sweep(self) -> int:
         """Remove containers whose harness process is certainly dead."""
         removed = 0
         with engine_errors():
-            for container in self.client.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True):
-                if has_died(container.labels[LABEL]):
+            # Sparse: a look at each would fail for one that another run is removing.
+            for container in self.client.containers.list(all=True, filters={"label": LABEL}, sparse=True):
+                if has_died(container.attrs["Labels"][LABEL]):
+                    container.attrs["Name"] = container.attrs["Names"][0]
                     _remove(container)
                     removed += 1
         return removed
@@ -229,7 +242,8 @@ class DockerLauncher(Launcher):
 def _created(client: docker.DockerClient, job: LaunchRequest, placement: Placement) -> Iterator[Container]:
     """Create the job's container; remove it at the end, also after an error."""
     with _deferred_interrupts():  # else a container could stay for ever
-        container = client.containers.create(**create_arguments(job, placement))
+        arguments = create_arguments(job, placement, podman=podman.is_engine(client))
+        container = client.containers.create(**arguments)
     try:
         yield container
     except BaseException:
@@ -278,7 +292,7 @@ def _kill(container: Container) -> None:
     try:
         container.kill()
     except docker.errors.APIError as error:
-        if error.status_code not in (404, 409):  # it ended by itself
+        if error.status_code not in (404, 409) and _ENDED not in str(error):  # it ended by itself
             raise
 
 
@@ -323,7 +337,7 @@ def _remove(container: Container) -> None:
     except docker.errors.NotFound:
         pass
     except (DockerException, requests.RequestException) as error:
-        if "is already in progress" in str(error):  # another run removes it
+        if any(words in str(error) for words in _REMOVED):  # another run removes it
             return
         raise EngineError(f"container {container.name} could not be removed: {error}; remove it by hand") from error
 
@@ -361,7 +375,9 @@ def _engine_checks() -> Iterator[Check]:
         fact = f"no Docker engine answers: {connection.reason(error)}"
         yield Check(Level.FAIL, "engine", fact, f"{start}, or use --launcher process")
         return
-    fact = f"Docker {info['ServerVersion']}, {info['Driver']}, {info['OperatingSystem']}, at {place}"
+    if (lacking := podman.check_limits(info)) is not None:
+        yield lacking
+    fact = f"{podman.name(info)} {info['ServerVersion']}, {info['Driver']}, {info['OperatingSystem']}, at {place}"
     yield Check(Level.OK, "engine", fact)
     for key, what in (("MemoryLimit", "memory limits"), ("PidsLimit", "pids limits"), ("CPUSet", "CPU sets")):
         if not info.get(key, True):

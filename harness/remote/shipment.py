@@ -382,7 +382,8 @@ def _tag(engine: docker.DockerClient, prepared: Prepared) -> str | None:
     if image is None:
         return None
     beginning = f"harness-{prepared.system.image}:{image.labels.get(builder.RECIPE_LABEL, '')[:12]}"
-    return next((tag for tag in image.tags if tag.startswith(beginning)), None)
+    # Podman puts a registry in front.
+    return next((tag for tag in image.tags if tag.rpartition("/")[2].startswith(beginning)), None)
 
 
 def _pack_index(path: Path, index: Index) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+from pathlib import Path
 
 import docker
 import pytest
@@ -34,6 +36,33 @@ def test_images_builds_the_requested_images_despite_a_failure(bench: Bench, engi
     assert row.startswith("planted") and image.id.removeprefix("sha256:").startswith(row.split()[-2])
     assert f"{image.attrs['Size'] / 1e6:,.0f} MB" in row and emulation.native(engine) in row
     assert "harness: lacking: cannot find weights of 'model'" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.docker
+@pytest.mark.usefixtures("engine")
+def test_images_are_exported_with_sums_that_sha256sum_accepts(bench: Bench, engine: docker.DockerClient) -> None:
+    folder = bench.folder / "out"
+    done = harness(bench, "planted", "--export", str(folder))
+    assert done.exit_code == 0, done.output
+    head, row = done.stdout.splitlines()
+    file = Path(row.split()[-1])
+    assert head.split()[-1] == "file" and file.parent == folder and file.suffix == ".tar"
+    assert sorted(path.name for path in folder.iterdir()) == ["SHA256SUMS", file.name]
+    subprocess.run(["sha256sum", "--strict", "-c", "SHA256SUMS"], cwd=folder, check=True, capture_output=True)
+    with file.open("rb") as packed:
+        (loaded,) = engine.images.load(packed)
+    assert loaded.id == engine.images.get(row.split()[-2]).id
+    if shutil.which("apptainer"):
+        done = harness(bench, "planted", "--export", str(folder), "--format", "sif")
+        assert done.exit_code == 0, done.output
+        sums = (folder / "SHA256SUMS").read_text().splitlines()
+        assert sorted(Path(line.split()[-1]).suffix for line in sums) == [".json", ".sif", ".tar"]
+        subprocess.run(["sha256sum", "--strict", "-c", "SHA256SUMS"], cwd=folder, check=True, capture_output=True)
+
+
+def test_a_format_without_export_is_a_usage_error(bench: Bench) -> None:
+    done = harness(bench, "planted", "--format", "sif")
+    assert done.exit_code == 2 and "--format is for --export; name the folder of the files" in done.stderr
 
 
 @pytest.mark.docker

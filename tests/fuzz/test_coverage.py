@@ -37,9 +37,9 @@ FUZZED = {
     *_modules("experiments/viability", "probe"),
     *_modules("jobs", "collect encode environment indexes job_samples suite"),
     *_modules("launch", "watch"),
-    *_modules("launch/images", "assets catalog dockerfile locks pins recipes registry"),
+    *_modules("launch/images", "assets catalog dockerfile image_archive locks pins recipes registry"),
     *_modules("pricing", "bill dated_files instances prices"),
-    *_modules("remote", "archive journal local_results records worker"),
+    *_modules("remote", "archive journal local_results records stage worker"),
     *_modules("results", "integrity merge origins parquet_pages pin_lock reader samples seals store suite_record"),
 }
 # Module of harness -> what it reads, which no stranger writes.
@@ -79,6 +79,7 @@ OWN = {
     "launch/images/emulation": "the kernel's files",
     "launch/monitor/canary": "the kernel's files",
     "launch/monitor/sources": "the kernel's files",
+    "launch/podman": "the log of a service that it has started",
     "launch/process": "the end of a job's log, as bytes",
     "driver/records": "the spec, which the host has written",
     "report/ir_metadata": "what it has just written",

@@ -78,7 +78,7 @@ def own_engine(tmp_path: Path) -> Iterator[tuple[dict[str, str], subprocess.Pope
 def _hand_over(image: str, of: docker.DockerClient, to: docker.DockerClient) -> None:
     """Have an image in another engine, by its name."""
     with tempfile.TemporaryFile() as packed:
-        for chunk in of.images.get(image).save(named=image):
+        for chunk in of.api.get_image(image):
             packed.write(chunk)
         packed.seek(0)
         to.images.load(packed)
@@ -146,7 +146,8 @@ def test_engine_restart_during_a_job(
     image = launcher.prepare(catalog.systems(bench.folder / "engines")[SYSTEM])
     launcher.close()
     own = docker.DockerClient(reach["DOCKER_HOST"])
-    (name,) = (tag for tag in engine.images.get(image.digest).tags if tag.startswith(f"harness-{SYSTEM}:"))
+    tags = [tag.removeprefix("docker.io/library/") for tag in engine.images.get(image.digest).tags]  # as Podman says
+    (name,) = (tag for tag in tags if tag.startswith(f"harness-{SYSTEM}:"))
     _hand_over(name, engine, own)
     command = support.command(bench, bench.suite(_PROTOCOL, systems=[SYSTEM]))
     child = _start_and_hold(bench, command, own, reach)

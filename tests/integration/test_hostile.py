@@ -19,6 +19,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 from harness.driver.records import Outcome
+from harness.launch import podman
 from harness.results.reader import StoredJob, read_jobs
 from harness.results.schema import Result
 from tests.conftest import Bench, make_bench, protocol
@@ -245,11 +246,12 @@ def test_canary_runs_are_limited_if_a_job_pauses_endlessly(attacked: Attacked) -
         assert len(attacked.result(attack).observed.canary) <= 4
 
 
-def test_long_log_costs_only_time(attacked: Attacked) -> None:
+def test_long_log_costs_only_time(attacked: Attacked, engine: docker.DockerClient) -> None:
     job = attacked.jobs["log_of_50_mib"]
     assert (job.result.outcome, job.result.detail) == (Outcome.OK, None)
     log = _log(job)
     assert f"logged {50 << 20} bytes\n".encode() in log, "all of it was written, and the end is kept"
-    assert 4 << 20 < len(log) <= 10 << 20
+    # Podman begins its one file again whenever that is full.
+    assert (0 if podman.is_engine(engine) else 4 << 20) < len(log) <= 10 << 20
     slowest_s = max(parquet.read_table(job.folder / "samples.parquet")["latency_ns"].to_pylist()) / 1e9
     assert 0.02 < slowest_s < job.result.wall_s, "what it took is the system's own"

@@ -16,6 +16,7 @@ import docker
 import pytest
 
 from harness.driver.records import Outcome
+from harness.launch import podman
 from harness.launch.fake import FakeLauncher
 from harness.results.reader import read_jobs
 from tests.conftest import Bench, protocol
@@ -178,6 +179,9 @@ def test_leftovers_of_a_killed_download_are_removed_by_the_next_run(
 
 @pytest.mark.docker
 def test_kill_during_an_image_build_leaves_nothing(bench: Bench, engine: docker.DockerClient) -> None:
+    if podman.is_engine(engine):
+        pytest.skip("Podman finishes a step of a build that nobody waits for")
+
     def building() -> list[str]:
         found = engine.containers.list(all=True, ignore_removed=True)
         return [each.id for each in found if "sleep 301" in " ".join(each.attrs["Config"]["Cmd"] or [])]

@@ -55,7 +55,7 @@ def test_step_of_an_allocation_limits_a_job(programs: None, tmp_path: Path) -> N
     [
         ({"SLURM_JOB_ID": "7"}, None, "this process has the Slurm allocation 7 and does not run on its node"),
         ({}, None, "runs in no Slurm allocation, and this host has cgroup v1"),
-        ({}, "cpu memory pids", r"systemd does not delegate cpuset to user \d+: ask the administrator to delegate"),
+        ({}, "cpu memory pids", r"systemd does not delegate cpuset to user \d+: ask the administrator for"),
         ({}, "pids", r"systemd does not delegate cpuset, memory to user \d+: .*Delegate=cpu cpuset memory pids"),
     ],
 )

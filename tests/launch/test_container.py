@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import shutil
 import threading
 from dataclasses import replace
@@ -69,6 +70,9 @@ class Engine:
 
     def version(self) -> dict[str, str]:
         return {"Arch": "amd64"}
+
+    def info(self) -> dict[str, str]:
+        return {}
 
     def get(self, _: str) -> Engine:
         return self
@@ -166,6 +170,19 @@ def test_job_is_limited_to_its_cpus_and_their_memory_nodes(tmp_path: Path) -> No
     assert create_arguments(job, Placement((0,), (), None, (0,), apart=False))["cpuset_mems"] is None
     assert asked["use_config_proxy"] is False, "a proxy of the user may name a password"
     assert asked["log_config"]["Config"] == {"max-size": str(LOG_BYTES // 2), "max-file": "2"}
+
+
+def test_podman_is_asked_for_no_more_open_files_than_a_user_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, placement = Stage(tmp_path).job, Placement((0,), (), None, (0,), apart=False)
+    limits = {resource.RLIMIT_NOFILE: 20_000, resource.RLIMIT_NPROC: resource.RLIM_INFINITY}
+    monkeypatch.setattr(container_launch.resource, "getrlimit", lambda number: (10, limits[number]))
+    asked = {
+        each["Name"]: (each["Soft"], each["Hard"]) for each in create_arguments(job, placement, podman=True)["ulimits"]
+    }
+    assert (asked["nofile"], asked["nproc"]) == ((20_000, 20_000), (1 << 15, 1 << 15))
+    assert {"nofile", "nproc"}.isdisjoint(each["Name"] for each in create_arguments(job, placement)["ulimits"])
 
 
 ASKED = Envelope("cpu2-mem64m", cpus=2, memory_bytes=64 << 20)

@@ -19,6 +19,8 @@ from docker.models.containers import Container
 from harness.driver.records import Outcome
 from harness.filesystem import this_process
 from harness.launch import docker as module
+from harness.launch import podman
+from harness.launch.base import LaunchRequest
 from harness.launch.container import LABEL
 from harness.launch.docker import DockerLauncher
 from harness.results.isolation import CONTAINER
@@ -49,13 +51,18 @@ def launcher(bench: Bench, engine: docker.DockerClient) -> DockerLauncher:
     made.close()
 
 
-def test_a_job_that_the_engine_refuses_ends_no_other(bench: Bench, launcher: DockerLauncher) -> None:
+def test_a_job_that_the_engine_refuses_ends_no_other(
+    bench: Bench, launcher: DockerLauncher, engine: docker.DockerClient
+) -> None:
     tiny = '\n[hardware.tiny]\ncpus = 1\nmemory = "5MiB"\n'
     suite = bench.suite(tiny, systems=["planted"], profiles=["tiny", "cpu1-mem256m"])
     summary = bench.run(launcher, suite)
     outcomes = {result.spec.cell.profile: (result.outcome, str(result.detail)) for result, _ in summary.jobs}
     assert outcomes["cpu1-mem256m"][0] is Outcome.OK
     outcome, detail = outcomes["tiny"]
+    if podman.is_engine(engine):  # it has no least limit
+        assert outcome is Outcome.OOM
+        return
     assert outcome is Outcome.NOT_APPLICABLE
     assert detail == "the engine refuses this job: Minimum memory limit allowed is 6MB"
 
@@ -92,8 +99,12 @@ def test_limits_are_set_verified_inside_and_stored(
     host = seen[0]["HostConfig"]
     assert host["CpusetCpus"].isdigit() and host["NanoCpus"] == 0 and host["CpuQuota"] == 0
     assert host["Memory"] == host["MemorySwap"] == 256 << 20
-    assert host["NetworkMode"] == "none" and host["ReadonlyRootfs"] and host["CapDrop"] == ["ALL"]
-    assert host["SecurityOpt"] == ["no-new-privileges:true"] and host["PidsLimit"] == 512 and not host["Privileged"]
+    assert host["NetworkMode"] == "none" and host["ReadonlyRootfs"]
+    # Podman names each dropped capability.
+    assert host["CapDrop"] == ["ALL"] or (podman.is_engine(engine) and len(host["CapDrop"]) > 10)
+    assert (
+        host["SecurityOpt"][0].startswith("no-new-privileges") and host["PidsLimit"] == 512 and not host["Privileged"]
+    )
     assert seen[0]["Config"]["User"] == "65532:65532"
     writable = {mount["Destination"] for mount in seen[0]["Mounts"] if mount["RW"]}
     assert writable == {"/job/out"}
@@ -127,22 +138,22 @@ def test_limits_are_set_verified_inside_and_stored(
 def test_job_on_wrong_cpus_is_refused(
     bench: Bench, launcher: DockerLauncher, monkeypatch: pytest.MonkeyPatch, kind: str, seen_by_host: bool, message: str
 ) -> None:
-    """Assign other CPUs, equal in number, between the container's creation and its start."""
+    """Assign other CPUs, equal in number."""
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("one CPU has no other")
     cpus: dict[str, str] = {}
-    start = module._start
+    create = module.create_arguments
 
-    def move(container: Any) -> Any:
-        if f"-{kind}-" in container.name:
-            container.reload()
-            asked = container.attrs["HostConfig"]["CpusetCpus"]
+    def move(*given: Any, **more: Any) -> dict[str, Any]:
+        arguments = create(*given, **more)
+        if f"-{kind}-" in arguments["name"]:
+            asked = arguments["cpuset_cpus"]
             other = str(min(cpu for cpu in os.sched_getaffinity(1) if cpu != int(asked)))
-            container.update(cpuset_cpus=other)
             cpus.update(asked=asked, other=other)
-        return start(container)
+            return {**arguments, "cpuset_cpus": other}
+        return arguments
 
-    monkeypatch.setattr(module, "_start", move)
+    monkeypatch.setattr(module, "create_arguments", move)
     if not seen_by_host:  # as with a remote engine
         monkeypatch.setattr(module, "group_of", lambda *_: None)
     (result, _), *_ = bench.run(launcher, bench.suite()).jobs
@@ -152,6 +163,46 @@ def test_job_on_wrong_cpus_is_refused(
     assert result.answers.trials_finished == 0 and result.answers.warmup_done == 0
     if kind == "search" and not seen_by_host:
         assert result.measured.effective is not None and result.measured.effective.cpus == (int(cpus["other"]),)
+
+
+# Limits that an engine may ignore, as Podman does where a user lacks a controller, and the words about them.
+_IGNORED = {
+    "mem_limit": "memory limit",
+    "pids_limit": "pids limit",
+    "cpuset_cpus": "CPUs in the affinity mask",
+    "security_opt": "no-new-privileges is off",
+    "read_only": "the root file system is writable",
+    "network_mode": "network interfaces",
+}
+
+
+def test_a_limit_that_the_engine_ignores_ends_the_job(
+    bench: Bench, launcher: DockerLauncher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create, ignored = module.create_arguments, dict(enumerate(_IGNORED))
+    systems = [f"ignored{number}" for number in ignored]
+    for system in systems:
+        bench.plant(system)
+
+    def ignore(job: LaunchRequest, *given: Any, **more: Any) -> dict[str, Any]:
+        arguments = create(job, *given, **more)
+        if job.spec.kind == "search":
+            del arguments[ignored[int(job.spec.system.removeprefix("ignored"))]]
+            arguments = {
+                key: value for key, value in arguments.items() if key != "memswap_limit" or "mem_limit" in arguments
+            }
+        return arguments
+
+    monkeypatch.setattr(module, "create_arguments", ignore)
+    if len(os.sched_getaffinity(0)) < 2:
+        systems.remove(f"ignored{list(_IGNORED).index('cpuset_cpus')}")
+    monkeypatch.setattr(module, "group_of", lambda *_: None)  # the look from inside must find it alone
+    ended = {result.spec.cell.system: result for result, _ in bench.run(launcher, bench.suite(systems=systems)).jobs}
+    for number, name in ignored.items():
+        if f"ignored{number}" in systems:
+            result = ended[f"ignored{number}"]
+            assert result.outcome is Outcome.ENVELOPE_MISMATCH, (name, result.detail)
+            assert _IGNORED[name] in str(result.detail), name
 
 
 @pytest.fixture(scope="module")

@@ -68,7 +68,7 @@ class Rig:
         monkeypatch.setattr(
             module,
             "create_arguments",
-            lambda *given: {**create_arguments(*given), "entrypoint": ["python3", "-c", self.script]},
+            lambda *given, **more: {**create_arguments(*given, **more), "entrypoint": ["python3", "-c", self.script]},
         )
         from harness.launch.images import catalog
 

@@ -12,7 +12,7 @@ import pytest
 import requests
 
 from harness.driver import cgroup
-from harness.launch import connection, doctor, process
+from harness.launch import connection, doctor, podman, process
 from harness.launch.checks import Check, Level
 from harness.launch.cpu_placement import Core, Topology
 from harness.launch.docker import DockerLauncher
@@ -106,6 +106,51 @@ def test_unenforceable_limit_fails(host: Host, key: str, message: str) -> None:
     host.info = {**INFO, **FINE, key: False}
     (finding,) = host.bad()
     assert finding.level is Level.FAIL and message in finding.fact
+
+
+# What the service of Podman 4.3.1 answers; it claims these limits for a user without controllers too.
+PODMAN = {**INFO, **FINE, "ServerVersion": "4.3.1", "BuildahVersion": "1.28.2", "CgroupVersion": "2", "Rootless": True}
+
+
+def delegated(root: Path, controllers: str) -> Path:
+    """Write the files of a user's manager, as systemd 252 has them."""
+    folder = root / "user.slice" / "user-1000.slice" / "user@1000.service"
+    folder.mkdir(parents=True)
+    (folder / "cgroup.controllers").write_text(f"{controllers}\n", encoding="ascii")
+    return root
+
+
+@pytest.mark.parametrize(
+    ("controllers", "missing"),
+    [
+        ("cpuset cpu io memory pids", None),
+        ("memory pids", "cpu, cpuset"),  # as systemd delegates by itself
+        ("cpu memory pids", "cpuset"),
+        ("", "cpu, cpuset, memory, pids"),
+    ],
+)
+def test_podman_without_root_needs_controllers(tmp_path: Path, controllers: str, missing: str | None) -> None:
+    found = podman.check_limits(PODMAN, delegated(tmp_path, controllers), 1000)
+    if missing is None:
+        assert found is None
+        return
+    assert found and found.level is Level.FAIL and f"cannot limit {missing}: {tmp_path}/user.slice" in found.fact
+    assert "'Delegate=cpu cpuset memory pids' below [Service]" in str(found.remedy)
+
+
+def test_podman_without_root_limits_nothing_with_cgroup_v1(tmp_path: Path) -> None:
+    found = podman.check_limits({**PODMAN, "CgroupVersion": "1"}, tmp_path, 1000)
+    assert found and found.fact == "Podman without root enforces no limit with cgroup v1"
+    for other in ({**PODMAN, "Rootless": False}, {**INFO, **FINE}):
+        assert podman.check_limits(other, tmp_path, 1000) is None
+
+
+def test_the_engine_is_named_podman_with_its_version(host: Host) -> None:
+    host.info = {**PODMAN, "Rootless": False}
+    (engine,) = [found for found in doctor.examine(DockerLauncher) if found.what == "engine"]
+    assert engine.level is Level.OK and engine.fact.startswith("Podman 4.3.1, overlay2, Debian, at ")
+    host.info, host.cpu_s, host.memory_s = {**PODMAN, "CgroupVersion": "1"}, [0.004] * 3, [0.008] * 3
+    assert [found.what for found in host.bad()] == ["limits"]
 
 
 def test_unlimited_swap_fails_only_if_the_host_has_swap(host: Host) -> None:

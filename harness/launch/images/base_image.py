@@ -133,9 +133,8 @@ def _bootstrap(
 def _import(client: docker.DockerClient, tar: Path, tag: str, platform: str, origin: str) -> None:
     """Make an image of a root folder: import it for the engine's own platform, build it for another."""
     if platform == emulation.native(client):
-        repository, _, version = tag.partition(":")
         changes = [f"LABEL {ORIGIN_LABEL}={origin}"]
-        client.api.import_image(src=str(tar), repository=repository, tag=version, changes=changes)
+        client.api.import_image(src=str(tar), repository=tag, changes=changes)  # Podman ignores a `tag` of its own
         return
     (tar.parent / "Dockerfile").write_text(f"FROM scratch\nADD {tar.name} /\n", encoding="utf-8")
     (tar.parent / ".dockerignore").write_text(f"*\n!{tar.name}\n!Dockerfile\n", encoding="utf-8")

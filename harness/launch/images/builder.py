@@ -52,7 +52,10 @@ _FAILURE = "FAILED: "
 # Below this, a step's message about a full disk is about the engine's disk, not one in its container.
 _ROOMY_BYTES = 2 << 30
 _LAST_LINES = 5
-_STEP = re.compile(r"Step (\d+)/(\d+) : ")
+# Docker counts the steps of all stages, Podman of each, which it names first.
+_STEP = re.compile(r"(?:Step|(?P<stage>\[\d+/\d+\] )?STEP) (?P<number>\d+)/(?P<all>\d+) ?: ")
+# The exit code of a step, in the words of Docker and of Podman.
+_EXIT = r" (?:code:|exit status) "
 _COLOURS = re.compile("\x1b\\[[0-9;]*m")
 
 
@@ -323,7 +326,7 @@ class ImageBuilder:
                 if found := _STEP.match(line):
                     step = line
                     last.clear()
-                    self._progress(int(found[1]), int(found[2]), f"steps of {target.image}")
+                    self._progress(int(found["number"]), int(found["all"]), f"steps of {target.image}")
                 failed = line.startswith(_FAILURE)
         if failed:
             words = "\n".join(last)
@@ -335,9 +338,11 @@ class ImageBuilder:
             output = " | ".join(last)[-2000:]
             number = _STEP.match(step)
             built = Dockerfile.of(target.dockerfile, target.shared).for_build(arguments)
-            place = (built.place_of_step(int(number[1])) if number else None) or target.dockerfile
+            counted = number is not None and number["stage"] is None
+            place = (built.place_of_step(int(number["number"])) if number and counted else None) or target.dockerfile
             at = f" at {step[number.end() :][:80]!r}" if number else ""
-            error = _NeedsWholeEngine if words.endswith(f" code: {WHOLE_ENGINE}") else ImageError
+            whole = re.search(f"{_EXIT}{WHOLE_ENGINE}$", words)
+            error = _NeedsWholeEngine if whole else ImageError
             raise error(f"{place}: the image of {target.owner} failed{at}: {output}; the whole log is {log_file}")
 
 
@@ -346,6 +351,7 @@ def _log_lines(events: Iterator[dict[str, Any]]) -> Iterator[str]:
     for event in events:
         if "error" in event:
             # Without the command, which the engine quotes in full and the step names already.
-            yield _FAILURE + one_line(" ".join(str(event["error"]).split()).rpartition("' returned a ")[2], MAX_TEXT)
+            said = " ".join(str(event["error"]).split()).rpartition("' returned a ")[2]
+            yield _FAILURE + one_line(said.rpartition('": while running runtime: ')[2], MAX_TEXT)
         text = _COLOURS.sub("", str(event.get("stream", "")))
         yield from (one_line(line.rstrip(), MAX_TEXT) for line in text.splitlines() if line.strip())

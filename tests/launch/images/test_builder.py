@@ -24,7 +24,7 @@ from harness.driver.records import PROTOCOL_VERSION
 from harness.errors import EngineError, ImageError, StoreError
 from harness.launch.images import builder, driver_code, emulation
 from harness.launch.images.recipes import recipe
-from harness.launch.images.systems import NotFor, System
+from harness.launch.images.systems import WHOLE_ENGINE, NotFor, System
 from tests.support import job_fixtures
 from tests.support.toy_dataset import with_asset
 
@@ -83,6 +83,28 @@ def test_a_failed_build_is_one_line_with_step_reason_and_log(tmp_path: Path) -> 
     assert "\n" not in message
     log = Path(message.rpartition(" ")[2])
     assert "Step 1/2" in log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("stage", "code", "place", "error"),
+    [("", 2, ":4", ImageError), ("[1/2] ", 2, "", ImageError), ("", WHOLE_ENGINE, ":4", builder._NeedsWholeEngine)],
+)
+def test_podman_names_steps_and_failures_in_words_of_its_own(
+    tmp_path: Path, stage: str, code: int, place: str, error: type[ImageError]
+) -> None:
+    """Its words, as Podman 4.3.1 says them; it counts the steps of each stage alone."""
+    client = Scripted(
+        {"stream": f"{stage}STEP 1/2: FROM scratch\n"},
+        {"stream": "--> af9bd44550a\n"},
+        {"stream": f"{stage}STEP 2/2: RUN make it\n"},
+        {"stream": "no rule to make it\n"},
+        {"error": f'building at STEP "RUN make it": while running runtime: exit status {code}'},
+    )
+    with pytest.raises(ImageError) as caught:
+        build(client, tmp_path)
+    assert type(caught.value) is error
+    message = f"{tmp_path / 'Dockerfile'}{place}: the image of system 'toy' failed at 'RUN make it': no rule to make it"
+    assert str(caught.value).startswith(f"{message} | FAILED: exit status {code}; the whole log is ")
 
 
 @pytest.mark.parametrize(
