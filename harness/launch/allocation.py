@@ -192,8 +192,8 @@ def holder(environ: Mapping[str, str] | None = None, root: Path = cgroup.ROOT) -
         return SlurmStep(node, own, "SLURM_STEP_ID" in environ)
     if reason := lacks_scope(root):
         raise EngineError(
-            f"nothing can limit a job's memory here: this process runs in no Slurm allocation, and {reason}; start"
-            " harness with `sbatch`, or use --launcher process"
+            f"no Slurm allocation here: nothing else limits a job's memory, because {reason}; start harness with"
+            " `sbatch`"
         )
     return UserScope()
 

@@ -54,7 +54,7 @@ def test_first_screen_is_at_most_25_lines_within_the_terminal(
     bench.plant("a")
     bench.plant("b")
     bench.run(FakeLauncher(_script), bench.suite(systems=["a", "b"], profiles=["cpu1-mem256m", "cpu1-mem1"]))
-    shown = {command: _shown(command.replace("RESULTS", str(bench.results)).split(), width) for command in _COMMANDS}
+    shown = {command: _shown(command.replace("RESULTS", bench.results.name).split(), width) for command in _COMMANDS}
     assert {command: lines for command, lines in shown.items() if len(lines) > 25} == {}
     assert {command for command, lines in shown.items() if lines == [""]} == set()
     assert {command: line for command, lines in shown.items() for line in lines if len(line) > width} == {}

@@ -180,7 +180,7 @@ def test_allocation_that_is_too_small_is_one_line(site: Site, options: tuple[str
 def test_run_outside_of_an_allocation_is_refused_in_one_line(site: Site) -> None:
     done = site.cluster.run_as_user(["sh", "-c", site.script(site.suite("outside", systems=["planted"]))], check=False)
     assert done.returncode == 1
-    assert "runs in no Slurm allocation" in done.stderr.splitlines()[-1]
+    assert "no Slurm allocation here" in done.stderr.splitlines()[-1]
 
 
 def test_killed_harness_leaves_nothing_and_the_same_command_goes_on(site: Site) -> None:

@@ -54,7 +54,7 @@ def test_step_of_an_allocation_limits_a_job(programs: None, tmp_path: Path) -> N
     ("environ", "controllers", "message"),
     [
         ({"SLURM_JOB_ID": "7"}, None, "this process has the Slurm allocation 7 and does not run on its node"),
-        ({}, None, "runs in no Slurm allocation, and this host has cgroup v1"),
+        ({}, None, "no Slurm allocation here: nothing else limits a job's memory, because this host has cgroup v1"),
         ({}, "cpu memory pids", r"systemd does not delegate cpuset to user \d+: ask the administrator for"),
         ({}, "pids", r"systemd does not delegate cpuset, memory to user \d+: .*Delegate=cpu cpuset memory pids"),
     ],
