@@ -36,7 +36,6 @@ from harness.launch.monitor.sources import CgroupSource, ProcessTree
 from harness.launch.watch import CanaryLog, JobWatch, follow
 from harness.progress import Progress
 from harness.results.isolation import APPTAINER
-from harness.results.schema import Placement
 from harness.untrusted import max_output_bytes, one_line
 
 # No init of Apptainer's own inside, which takes 6 MB; no evaluation of the image's words; nothing of the user's.
@@ -137,7 +136,9 @@ class ApptainerLauncher(Launcher):
                 stack.enter_context(gate)
             except GateClosed as closed:
                 return LaunchEnd(stopped=_refused(command[0], str(closed), holder))
-            placement = chosen or _placement(envelope, gate.cpus)
+            held, counted = _groups(gate.pid)
+            given = set(gate.cpus)
+            placement = chosen or cpu_placement.place_among(envelope.cpus, given, held.cpus() or given)
             if placement is None:
                 why = f"{command[0]} gave {len(gate.cpus)} CPUs, asked for {envelope.cpus}; {holder.remedy}"
                 return LaunchEnd(stopped=StopReason(Outcome.ENVELOPE_MISMATCH, why))
@@ -147,8 +148,8 @@ class ApptainerLauncher(Launcher):
             packages = stack.enter_context(rapl.following(placement.cpus))
             canary_log = CanaryLog(self._canary, placement, job, gpus)
             canary_log.take("before")
-            held, counted = _groups(gate.pid)
-            stopped = limits.limit_mismatch(held, envelope, placement.cpuset)
+            spare = cpu_placement.siblings(placement.cpus)
+            stopped = limits.limit_mismatch(held, envelope, placement.cpuset, spare)
             if stopped:
                 return LaunchEnd(stopped=_with_remedy(stopped, holder), placement=placement)
             started, watch = time.monotonic(), JobWatch(job)
@@ -162,32 +163,41 @@ class ApptainerLauncher(Launcher):
                         progress,
                         canary_log,
                         sampler,
-                        lambda: limits.limit_change(held, placement.cpuset),
+                        lambda: limits.limit_change(held, placement.cpuset, spare),
                     )
                     if stopped:
                         gate.kill()
                     code = gate.result()
                     wall_s = time.monotonic() - started
-            oom = holder.out_of_memory(gate.words()) if code is None else False
             canary_log.take("after")
+            oom = code is None and holder.out_of_memory(gate.words())
+            if code is None and not oom:
+                stopped = stopped or StopReason(
+                    Outcome.INTERRUPTED, f"{command[0]} ended the job: {_last(gate.words())}"
+                )
             return watch.launch_end(
                 sampler, canary_log, placement, wall_s, exit_code=code, oom_killed=oom, stopped=stopped, log=gate.log()
             )
 
     def _command(self, job: LaunchRequest) -> list[str]:
         """Return the command of a job's container, with the paths and variables of a Docker container."""
-        index = "rw" if job.may_write_index else "ro"
         mounts = (
-            f"{job.folder}:/job:ro",
-            f"{job.out}:/job/out:rw",
-            f"{job.corpus_dir}:/corpus:ro",
-            f"{job.index_dir}:/index:{index}",
+            _mount(job.folder, "/job"),
+            _mount(job.out, "/job/out", writable=True),
+            _mount(job.corpus_dir, "/corpus"),
+            _mount(job.index_dir, "/index", writable=job.may_write_index),
         )
-        binds = [word for mount in mounts for word in ("--bind", mount)]
+        binds = [word for mount in mounts for word in ("--mount", mount)]
         variables = thread_environment(job.spec.envelope.cpus)
         settings = [word for name, value in variables.items() for word in ("--env", f"{name}={value}")]
         nvidia = ("--nv",) if job.spec.envelope.gpus else ()
         return ["apptainer", "--silent", "run", *_ISOLATED, *nvidia, *binds, *settings, job.prepared.reference]
+
+
+def _mount(source: Path, target: str, *, writable: bool = False) -> str:
+    """Return a bind as Apptainer reads it: fields of CSV, so that a path may hold any character."""
+    quoted = f"source={source}".replace('"', '""')
+    return f'type=bind,"{quoted}",destination={target}' + ("" if writable else ",ro")
 
 
 def _version() -> str | None:
@@ -208,17 +218,7 @@ def _prepared(system: System, image: sif.SifImage) -> Prepared:
     return Prepared(system, image.recipe, image.digest, str(image.path), image.size_bytes)
 
 
-def _placement(envelope: Envelope, given: frozenset[int]) -> Placement | None:
-    """Choose the job's CPUs among those that it was given, and ours among the rest; None: too few."""
-    if len(given) < envelope.cpus:
-        return None
-    chosen = cpu_placement.place(envelope.cpus, given)
-    rest = tuple(sorted(os.sched_getaffinity(0) - set(chosen.cpus)))
-    # Slurm decides on NUMA nodes, and a step may use the memory of all.
-    return replace(chosen, numa_nodes=(), harness_cpus=rest or chosen.cpus, apart=bool(rest))
-
-
-def _groups(pid: int) -> tuple[cgroup.Cgroup | None, cgroup.Cgroup]:
+def _groups(pid: int) -> tuple[cgroup.Cgroup, cgroup.Cgroup]:
     """Return the cgroup that limits a job, and the one whose counters are its own."""
     held = cgroup.of_process(read_text(Path(f"/proc/{pid}/cgroup")) or "")
     ours = cgroup.of_process(read_text(Path("/proc/self/cgroup")) or "")
@@ -228,8 +228,11 @@ def _groups(pid: int) -> tuple[cgroup.Cgroup | None, cgroup.Cgroup]:
 
 
 def _refused(holder: str, said: str, known: allocation.Holder) -> StopReason:
-    last = one_line(said.splitlines()[-1] if said else "no reason", 300)
-    return StopReason(Outcome.NOT_APPLICABLE, f"{holder} refuses this job: {last}; {known.remedy}")
+    return StopReason(Outcome.NOT_APPLICABLE, f"{holder} refuses this job: {_last(said)}; {known.remedy}")
+
+
+def _last(said: str) -> str:
+    return one_line(said.splitlines()[-1] if said else "it gave no reason", 300)
 
 
 def _with_remedy(stopped: StopReason, holder: allocation.Holder) -> StopReason:

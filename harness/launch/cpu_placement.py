@@ -97,6 +97,35 @@ def place(count: int, usable: Iterable[int] | None = None, root: Path = SYSTEM) 
     )
 
 
+def place_among(count: int, given: set[int], held: set[int], root: Path = SYSTEM) -> Placement | None:
+    """Choose ``count`` CPUs for a job among those that a scheduler gave it; None: these are too few.
+
+    Args:
+        count: CPUs that the job needs.
+        given: the job's affinity.
+        held: CPUs that no other work of the scheduler uses; on nodes with SMT ``given`` may be one thread of each core.
+        root: the ``/sys/devices/system`` tree.
+    """
+    if len(given) < count:
+        return None
+    chosen, mine = set(place(count, given, root).cpus), os.sched_getaffinity(0)
+    seen = read(held | mine, root)
+    rest = mine - chosen
+    apart = rest - _touched(chosen, seen) if seen.shown else rest
+    return Placement(
+        cpus=tuple(sorted(chosen)),
+        numa_nodes=(),  # the scheduler decides, and a job may use the memory of all
+        whole_cores=_touched(chosen, seen) <= held and bool(apart or not rest) if seen.shown else None,
+        harness_cpus=tuple(sorted(apart or rest or chosen)),
+        apart=bool(rest),
+    )
+
+
+def siblings(cpus: Iterable[int], root: Path = SYSTEM) -> set[int]:
+    """Return CPUs with all other threads of their cores."""
+    return set(cpus).union(*(_siblings(cpu, root) for cpu in cpus))
+
+
 def _candidates(seen: Topology, count: int) -> list[set[int]]:
     """Return a set of CPUs from each node with enough, else one from all nodes."""
     groups = [[core for core in seen.cores if core.node == node] for node in {core.node for core in seen.cores}]

@@ -22,6 +22,7 @@ from harness.driver.procfs import format_list, parse_list
 # What a scheduler may take to start a step on a node that is busy with the end of another.
 START_S = 120.0
 _END_S = 15.0
+_KILL_S = 60.0
 _CHUNK = 1 << 16
 _MOST_WORDS = 64 << 10
 # Blocks of `ulimit -f`.
@@ -121,8 +122,10 @@ class Gate:
         self._tell(format_list(cpus))
 
     def kill(self) -> None:
-        """Kill the job with all its processes; the gate stays."""
+        """Kill the job with all its processes; the gate stays, unless the kernel does not end the job in time."""
         self._tell("end")
+        if not self.ended.wait(_KILL_S):
+            self._child.terminate()
 
     def result(self) -> int | None:
         """Wait for the job's end; return its exit code, None if the gate went with it."""

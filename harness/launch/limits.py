@@ -8,6 +8,7 @@ throttling by a container's own later quota, are counted while the job runs and 
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 
 from harness.commands import words
 from harness.driver.cgroup import UNLIMITED, Cgroup
@@ -17,29 +18,34 @@ from harness.driver.records import Cpuset, Envelope, Outcome
 from harness.launch.base import StopReason
 
 
-def limit_mismatch(group: Cgroup | None, requested: Envelope, cpuset: Cpuset) -> StopReason | None:
+def limit_mismatch(
+    group: Cgroup | None, requested: Envelope, cpuset: Cpuset, spare: Collection[int] = ()
+) -> StopReason | None:
     """Return why a container that has just started must not be measured.
 
     Args:
         group: its cgroup; ``None`` where the host does not show it.
+        requested: its limits.
+        cpuset: its CPUs and NUMA nodes.
+        spare: CPUs that it may be held to as well, because they are idle threads of its cores.
     """
     if group is None:
         return None
-    wrong, quota = _cpuset(group, cpuset) + _memory(group, requested), group.cpu_quota()
+    wrong, quota = _cpuset(group, cpuset, spare) + _memory(group, requested), group.cpu_quota()
     if quota not in (None, UNLIMITED):
         wrong.append(f"CPU quota of {quota} CPUs, asked for none")
     return _stopped(wrong + _quotas_above(group))
 
 
-def limit_change(group: Cgroup | None, cpuset: Cpuset) -> StopReason | None:
+def limit_change(group: Cgroup | None, cpuset: Cpuset, spare: Collection[int] = ()) -> StopReason | None:
     """Return why a running container's CPUs, NUMA nodes or parents' quotas no longer fit."""
-    return _stopped(_cpuset(group, cpuset) + _quotas_above(group)) if group else None
+    return _stopped(_cpuset(group, cpuset, spare) + _quotas_above(group)) if group else None
 
 
-def _cpuset(group: Cgroup, requested: Cpuset) -> list[str]:
+def _cpuset(group: Cgroup, requested: Cpuset, spare: Collection[int]) -> list[str]:
     wrong = []
     cpus, nodes = group.cpus(), group.numa_nodes()
-    if cpus is not None and cpus != set(requested.cpus):
+    if cpus is not None and not set(requested.cpus) <= cpus <= {*requested.cpus, *spare}:
         reason = f"held to CPUs {format_list(cpus)}, asked for CPUs {format_list(requested.cpus)}"
         wrong.append(reason + _same_cpus_as_the_engine(group, requested))
     if nodes is not None and requested.numa_nodes and nodes != set(requested.numa_nodes):

@@ -72,6 +72,11 @@ class Site:
         places = ["--results", str(self.bench.results / suite.stem), "--cache", str(self.bench.cache)]
         return ["run", str(suite), "--launcher", "apptainer", *places]
 
+    def steps(self, job: str) -> list[str]:
+        """Return the steps of a job in which containers run."""
+        shown = self.cluster.run_as_user(["squeue", "--steps", "--noheader", f"--job={job}", "--format=%i"]).stdout
+        return [step for step in shown.split() if step.rpartition(".")[2].isdigit()]
+
     def stored(self, name: str) -> list[StoredJob]:
         """Return the stored jobs of a suite."""
         folder = self.bench.results / name
@@ -230,6 +235,19 @@ def test_slurmd_that_dies_midway_loses_nothing(site: Site) -> None:
     restart_slurmd()
     site.cluster.wait(number, 120)
     assert {job.result.outcome for job in site.stored("slurmd")} == {Outcome.OK}, site.cluster.output(number)
+
+
+def test_step_that_somebody_cancels_is_interrupted_and_the_same_command_goes_on(site: Site) -> None:
+    command = site.suite("cancelled", protocol(3, name="santhanam2023"), systems=["slow"])
+    number = site.submit(command)
+    wait_until(lambda: _left(site) and site.steps(number), "a job")
+    site.cluster.run_as_user(["scancel", "--signal=KILL", *site.steps(number)])
+    site.cluster.wait(number, 60)
+    (job,) = site.stored("cancelled")
+    assert job.result.outcome is Outcome.INTERRUPTED, job.result.detail
+    assert (job.result.detail or "").startswith("srun ended the job: "), job.result.detail
+    said = site.job(command)
+    assert {job.result.outcome for job in site.stored("cancelled")} == {Outcome.OK, Outcome.INTERRUPTED}, said
 
 
 def test_full_disk_is_not_the_systems_fault_and_the_same_command_goes_on(site: Site) -> None:

@@ -279,6 +279,16 @@ def test_wrong_cpus_and_nodes_are_named_at_the_start_and_later(host: Host) -> No
     assert host.moved() == "held to CPUs 3, asked for CPUs 2-3; memory from NUMA nodes 0, asked for nodes 1"
 
 
+def test_idle_threads_of_a_jobs_cores_may_be_in_its_cpuset(host: Host) -> None:
+    host.holds("2-3,10-11", "1")
+    wrong = "held to CPUs 2-3,10-11, asked for CPUs 2-3"
+    assert host.refused() == wrong
+    refused = limit_mismatch(host.group, host.asked, Cpuset((2, 3), (1,)), spare={2, 3, 10, 11})
+    assert refused is None and limit_change(host.group, Cpuset((2, 3), (1,)), spare={2, 3, 10, 11}) is None
+    assert limit_change(host.group, Cpuset((2, 3), (1,)), spare={2, 3, 10}) is not None
+    assert limit_change(host.group, Cpuset((2, 3, 4), (1,)), spare={2, 3, 10, 11}) is not None, "one is missing"
+
+
 def test_engine_with_fewer_cpus_than_harness_is_named_with_a_remedy(host: Host) -> None:
     host.holds("0-1,3", "0-1", up=1)
     host.holds("3", "1")

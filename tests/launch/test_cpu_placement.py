@@ -199,3 +199,34 @@ def test_harness_alone_on_the_host_locks_nothing(tmp_path: Path, monkeypatch: py
     monkeypatch.delenv(cpu_placement.VARIABLE, raising=False)
     with placed(1) as first, placed(1) as second:
         assert first == second == cpu_placement.place(1)
+
+
+@pytest.mark.parametrize(
+    ("count", "given", "held", "mine", "expected"),
+    [
+        # One thread of each core of the allocation is given, and the other threads are idle.
+        (1, {3}, {3, 7}, {2, 3, 6, 7}, Placement((3,), (), True, (2, 6), apart=True)),
+        (2, {2, 3}, {2, 3, 6, 7}, {1, 2, 3, 5, 6, 7}, Placement((2, 3), (), True, (1, 5), apart=True)),
+        # The other thread belongs to another user's job.
+        (1, {3}, {3}, {2, 3}, Placement((3,), (), False, (2,), apart=True)),
+        # harness has nothing but the job's own core.
+        (1, {3}, {3, 7}, {3, 7}, Placement((3,), (), False, (7,), apart=True)),
+        (1, {3}, {3, 7}, {3}, Placement((3,), (), True, (3,), apart=False)),
+        (2, {3}, {3, 7}, {3, 7}, None),
+    ],
+)
+def test_cpus_that_a_scheduler_gave_are_kept_and_judged(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    count: int,
+    given: set[int],
+    held: set[int],
+    mine: set[int],
+    expected: Placement | None,
+) -> None:
+    monkeypatch.setattr(cpu_placement.os, "sched_getaffinity", lambda _: mine)
+    assert cpu_placement.place_among(count, given, held, smt(tmp_path / "sys")) == expected
+
+
+def test_siblings_are_all_threads_of_the_cores(tmp_path: Path) -> None:
+    assert cpu_placement.siblings([3, 1], smt(tmp_path / "sys")) == {1, 3, 5, 7}
