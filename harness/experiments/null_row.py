@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Container, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from harness import filesystem
+from harness import config, filesystem
 from harness.analysis.evaluate_job import JobEvaluator
 from harness.analysis.rows import build_rows
 from harness.analysis.table import Cause, Row, Validity
@@ -29,6 +30,7 @@ from harness.launch import launchers
 from harness.launch.checks import Check, Level, warn_if
 from harness.launch.doctor import MAX_SPREAD, canary_spreads
 from harness.launch.images import catalog
+from harness.launch.images.systems import System
 from harness.progress import NOWHERE, show_progress, task
 from harness.report.checks import checks_document
 from harness.report.document import Escape, Grid, ReportDocument, Section, bounded, number
@@ -185,7 +187,7 @@ def _measured(name: str) -> NullRow:
     started, system = time.monotonic(), catalog.system(NULL_SYSTEM)
     with (
         filesystem.temporary_folder("doctor") as folder,
-        closing(launchers.open_launcher(name, folder / "cache")) as launcher,
+        closing(launchers.open_launcher(name, _cache(name, system, folder / "cache"))) as launcher,
         task(f"{NULL_SYSTEM} by {name}"),
     ):
         launcher.check()
@@ -202,6 +204,14 @@ def _measured(name: str) -> NullRow:
     if not measured.readings:
         raise HarnessError("its jobs have no readings of the machine's speed")
     return measured
+
+
+def _cache(name: str, system: System, empty: Path) -> Path:
+    """Return the user's cache if the launcher finds the system there, as a machine without a network needs it."""
+    with suppress(HarnessError), closing(launchers.open_launcher(name, config.cache_folder())) as launcher:
+        if launcher.find(system) is not None:
+            return launcher.cache
+    return empty
 
 
 def doctor_document(checks: Sequence[Check], usable: Sequence[Check], measured: NullRow | None) -> ReportDocument:

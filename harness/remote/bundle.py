@@ -57,15 +57,15 @@ def bundle_entries() -> list[tuple[str, Path | bytes]]:
     return sorted(files.items())
 
 
-def lock() -> str:
-    """Return a worker's packages, pinned with hashes, for both architectures."""
+def lock(*, whole: bool = False) -> str:
+    """Return a worker's packages, or all of harness's, pinned with hashes, for both architectures."""
     text = (Path(__file__).resolve().parent / LOCK).read_text(encoding="utf-8")
     # A package's line, and the lines of its hashes below it.
     packages = re.split(r"^(?=[a-z])", text, flags=re.MULTILINE)
     text = ""
     for package in packages:
         name = package.partition("==")[0]
-        if name not in LOCAL_ONLY:
+        if whole or name not in LOCAL_ONLY:
             marker = " ; platform_machine == 'x86_64'" if name in _X86_ONLY else ""
             text += package.replace(" \\", f"{marker} \\", 1)
     return text

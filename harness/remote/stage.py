@@ -277,7 +277,7 @@ def _stage_python(target: Path) -> None:
     # Wheels alone: the code of a source package would run here.
     options = ["--quiet", "--no-deps", "--require-hashes", "--only-binary=:all:", "--no-compile"]
     packages, requirements = partial / _PACKAGES, partial / LOCK
-    requirements.write_text(lock(), encoding="utf-8")
+    requirements.write_text(lock(whole=True), encoding="utf-8")
     if failure := run_pip("install", *options, "--target", str(packages), "-r", str(requirements)):
         filesystem.remove_tree(partial)
         raise ImageError(f"harness's packages could not be installed: {failure}; see that pip reaches its index")
