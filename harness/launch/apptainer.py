@@ -22,7 +22,7 @@ from harness import child_process
 from harness.driver import cgroup
 from harness.driver.procfs import OpenFiles, read_text
 from harness.driver.records import Envelope, Outcome
-from harness.errors import EngineError, ImageError
+from harness.errors import EngineError
 from harness.launch import allocation, cpu_placement, host, limits
 from harness.launch.base import LaunchEnd, Launcher, LaunchRequest, Prepared, StopReason, thread_environment
 from harness.launch.checks import Check, Level
@@ -119,7 +119,8 @@ class ApptainerLauncher(Launcher):
         try:
             return _prepared(system, sif.build(self.cache, self.cache, self.models, system))
         except EngineError as error:
-            raise ImageError(
+            # No fault of the system: nothing is stored.
+            raise EngineError(
                 f"system {system.name!r}: {self.cache}/{sif.FOLDER} has no image of it, and no engine answers here to"
                 " make one; run `harness stage SUITE FOLDER` on a machine with Docker or Podman, and copy the folder"
             ) from error

@@ -14,7 +14,9 @@ from pathlib import Path
 
 import psutil
 import pytest
+import tomlkit
 
+from harness.config import data_root
 from harness.driver.envelope import LIMITS
 from harness.driver.records import Outcome
 from harness.launch.apptainer import ApptainerLauncher
@@ -28,12 +30,16 @@ from tests.integration.test_results import mount, small_disk
 from tests.launch.test_docker import WRONG
 from tests.remote.cluster import ROOT, interpreter
 from tests.support.cluster import Cluster, cluster, restart_slurmd
+from tests.support.command_line import call
 
 pytestmark = [pytest.mark.docker, pytest.mark.cluster]
 
 # Apptainer writes an /etc/passwd and /etc/group for the user into a file system of the container's own.
 _OWN = {"write_elsewhere": ((Outcome.CRASH, "written: ['/etc/passwd']"), (Outcome.CRASH, "written: []"))}
 _SYSTEMS = {"hostile-endless": ENDLESS_S, "hostile-long": LONG_S}
+
+
+ALLOCATION = ("--cpus-per-task=2", "--mem=5G")
 
 
 @dataclass
@@ -44,7 +50,7 @@ class Site:
     bench: Bench
     python: str
 
-    def submit(self, *commands: list[str], options: tuple[str, ...] = ("--cpus-per-task=2", "--mem=3G")) -> str:
+    def submit(self, *commands: list[str], options: tuple[str, ...] = ALLOCATION) -> str:
         """Have one allocation run harness commands; return its number."""
         return self.cluster.sbatch(self.script(*commands), *options)
 
@@ -55,7 +61,7 @@ class Site:
         lines += [shlex.join([self.python, "-m", "harness", *command]) for command in commands]
         return "\n".join(lines)
 
-    def job(self, *commands: list[str], options: tuple[str, ...] = ("--cpus-per-task=2", "--mem=3G")) -> str:
+    def job(self, *commands: list[str], options: tuple[str, ...] = ALLOCATION) -> str:
         """Run harness commands in one allocation to their end; return what they said."""
         number = self.submit(*commands, options=options)
         self.cluster.wait(number, 240)
@@ -146,6 +152,29 @@ def test_limits_are_verified_inside_and_stored(ended: dict[str, StoredJob]) -> N
     assert memory.source and memory.source.startswith("cgroup")
     assert 2 << 20 < memory.peak_anon_bytes <= memory.peak_cgroup_bytes <= 256 << 20
     assert observed.oom_kills == 0 and result.environment.docker_version
+
+
+def test_staged_row_of_the_quickstart_is_measured_by_a_job_of_ones_own_without_a_network(site: Site) -> None:
+    """With the folder's own harness and packages, no home, and proxies that lead nowhere."""
+    folder, file = site.bench.folder / "staged", site.bench.folder / "tantivy.toml"
+    suite = tomlkit.parse((data_root() / "suites" / "quickstart.toml").read_text(encoding="utf-8"))
+    suite |= {"name": "tantivy", "systems": ["tantivy"], "profiles": ["cpu1-mem1"], "overhead": False}
+    for table in ("restrict", "expect"):
+        suite.pop(table)
+    file.write_text(tomlkit.dumps(suite), encoding="utf-8")
+    staged = call("stage", str(file), str(folder), "--cache", str(site.bench.cache))
+    assert staged.exit_code == 0, staged.output
+    command = site.runs(folder / "suite.toml")
+    del command[command.index("--cache") :]  # the folder has its own
+    for path in folder.rglob("*"):
+        shutil.chown(path, site.cluster.user)
+    apart = "export HOME=/nonexistent http_proxy=http://127.0.0.1:9 https_proxy=http://127.0.0.1:9\n"
+    number = site.cluster.sbatch(apart + shlex.join([str(folder / "harness"), *command]), *ALLOCATION)
+    site.cluster.wait(number, 120)
+    said = site.cluster.output(number)
+    results = [job.result for job in site.stored("suite")]
+    assert len(results) == 3 and {result.outcome for result in results} == {Outcome.OK}, said
+    assert "tantivy" in said and "1 CPU, 1 GiB (apptainer)" in said and "nDCG@10 0.796" in said
 
 
 @pytest.mark.parametrize("misdeed", WRONG)
