@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import subprocess
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, TypeAlias
 
 from harness import child_process
 from harness.commands import option
@@ -29,36 +30,8 @@ MIB = 1 << 20
 OWN_BYTES = 512 * MIB
 # Controllers without which the limits of a job hold nowhere.
 _CONTROLLERS = ("cpu", "cpuset", "memory", "pids")
-# A step must not inherit what the allocation's first step was given.
-_OF_ANOTHER_STEP = re.compile(r"SLURM_(CPU_BIND|MEM_|NTASKS|NPROCS|CPUS_PER_TASK|TRES_PER_TASK|STEP|DISTRIBUTION|GPU)")
-_OOM = re.compile(r"oom.kill event|OOM Killed|out.of.memory", re.IGNORECASE)
-
-
-class Holder(Protocol):
-    """Holder of a job to its envelope, without root and without an engine."""
-
-    # What it is, and what to ask for where the limits are not as requested.
-    kind: str
-    remedy: str
-
-    def cannot(self, envelope: Envelope) -> str | None:
-        """Return why the envelope does not fit in, or None."""
-
-    def room_bytes(self) -> int:
-        """Return the memory that it leaves to a job."""
-
-    @contextmanager
-    def placed(self, envelope: Envelope) -> Iterator[Placement | None]:
-        """Choose the job's CPUs; None: the holder chooses them when it starts."""
-
-    def command(self, envelope: Envelope, placement: Placement | None) -> list[str]:
-        """Return the command that runs another one inside the limits, with its input and output."""
-
-    def environment(self) -> dict[str, str]:
-        """Return the variables of that command."""
-
-    def out_of_memory(self, said: str) -> bool:
-        """Return whether the holder says that the kernel killed the job at its memory limit."""
+# From this version on systemd ends a scope whose process was killed for memory, unless told otherwise.
+_ENDS_SCOPES = 253
 
 
 @dataclass(frozen=True)
@@ -70,6 +43,12 @@ class SlurmStep:
     inside: bool = False
 
     kind = "a step of this Slurm allocation"
+    # All that a step needs to know; other variables say what the allocation or another step was given.
+    variables = ("SLURM_JOB_ID", "SLURM_CONF", "SLURM_CLUSTER_NAME", "SLURM_WORKING_CLUSTER", "MUNGE_*")
+    # What srun says of a job that it will never start, and of one that the kernel killed for its memory.
+    too_large = re.compile("memory required by task|more processors|not available|not permitted|invalid", re.I)
+    out_of_memory = re.compile("oom.kill event|OOM Killed|out.of.memory", re.I)
+    # What to ask for where the limits are not as requested.
     remedy = (
         "ask Slurm for more CPUs and memory (sbatch --cpus-per-task, --mem), or the administrator for ConstrainCores,"
         " ConstrainRAMSpace and ConstrainSwapSpace=yes in cgroup.conf"
@@ -99,10 +78,9 @@ class SlurmStep:
     def _limit(self) -> Limit:
         return self.own.least_memory() if self.own else Limit(cgroup.ROOT, None)
 
-    @contextmanager
-    def placed(self, envelope: Envelope) -> Iterator[Placement | None]:  # noqa: ARG002 # Slurm chooses
-        """Yield nothing: Slurm chooses the CPUs."""
-        yield None
+    def placed(self, envelope: Envelope) -> AbstractContextManager[None]:  # noqa: ARG002 # Slurm chooses
+        """Choose nothing: Slurm chooses the CPUs."""
+        return nullcontext()
 
     def command(self, envelope: Envelope, placement: Placement | None) -> list[str]:  # noqa: ARG002 # Slurm chooses
         """Return ``srun`` with the envelope's CPUs and memory, on this node."""
@@ -113,21 +91,14 @@ class SlurmStep:
             *(("--overlap",) if self.inside else ()),
         ]
 
-    def environment(self) -> dict[str, str]:
-        """Return our variables without what the allocation gave to another step."""
-        own = child_process.environment(*child_process.SLURM)
-        return {name: value for name, value in own.items() if not _OF_ANOTHER_STEP.match(name)}
-
-    def out_of_memory(self, said: str) -> bool:
-        """Return whether Slurm reports it."""
-        return bool(_OOM.search(said))
-
 
 @dataclass(frozen=True)
 class UserScope:
     """A scope of the user's own systemd on cgroup v2, which limits what the administrator has delegated."""
 
     kind = "a scope of the user's systemd"
+    variables = child_process.SYSTEMD
+    too_large = out_of_memory = re.compile("(?!)")  # it sets any limit, and the cgroup's counter shows the kills
     remedy = (
         f"ask the administrator for 'Delegate={' '.join(_CONTROLLERS)}' below [Service] in"
         " /etc/systemd/system/user@.service.d/delegate.conf, then log in again"
@@ -141,11 +112,9 @@ class UserScope:
         """Return a half of the host's memory."""
         return host.memory_bytes() // 2
 
-    @contextmanager
-    def placed(self, envelope: Envelope) -> Iterator[Placement | None]:
+    def placed(self, envelope: Envelope) -> AbstractContextManager[Placement]:
         """Choose the job's CPUs among those that no other harness holds."""
-        with cpu_placement.placed(envelope.cpus) as placement:
-            yield placement
+        return cpu_placement.placed(envelope.cpus)
 
     def command(self, envelope: Envelope, placement: Placement | None) -> list[str]:
         """Return ``systemd-run`` with the envelope's limits."""
@@ -153,18 +122,16 @@ class UserScope:
             "MemoryMax": envelope.memory_bytes,
             "MemorySwapMax": 0,
             "TasksMax": envelope.pids,
+            "CPUWeight": 100,  # the usual one: without it the scope's cgroup does not show that it has no quota
+            **({"OOMPolicy": "continue"} if _systemd_version() >= _ENDS_SCOPES else {}),
             **({"AllowedCPUs": format_list(placement.cpus)} if placement else {}),
         }
         properties = [word for name, value in limits.items() for word in ("-p", f"{name}={value}")]
         return ["systemd-run", "--user", "--scope", "--quiet", "--collect", *properties, "--"]
 
-    def environment(self) -> dict[str, str]:
-        """Return our variables, and how the user's systemd is reached."""
-        return child_process.environment(*child_process.SYSTEMD)
 
-    def out_of_memory(self, said: str) -> bool:  # noqa: ARG002 # the cgroup counts the kills
-        """Return False: the cgroup's own counter says it."""
-        return False
+# What holds a job to its envelope, without root and without an engine.
+Holder: TypeAlias = SlurmStep | UserScope
 
 
 def slurm_job() -> str | None:
@@ -206,9 +173,17 @@ def lacks_scope(root: Path = cgroup.ROOT, uid: int | None = None) -> str | None:
     manager = user_manager(root, uid)
     if not manager.is_dir():
         return f"user {uid} has no systemd of its own ({manager}): log in with a session, or loginctl enable-linger"
-    if lacking := [each for each in not_delegated(manager) if each != "cpu"]:
+    if lacking := not_delegated(manager):
         return f"systemd does not delegate {', '.join(lacking)} to user {uid}: {UserScope.remedy}"
     return None if shutil.which("systemd-run") else "systemd-run is not found"
+
+
+def _systemd_version() -> int:
+    """Return the version of systemd; 0: unknown."""
+    own = child_process.environment()
+    done = subprocess.run(["systemd-run", "--version"], capture_output=True, text=True, check=False, env=own)
+    found = re.match(r"systemd (\d+)", done.stdout)
+    return int(found[1]) if found else 0
 
 
 def user_manager(root: Path, uid: int) -> Path:
@@ -227,6 +202,8 @@ def apart(job: Cgroup, ours: Cgroup | None) -> Cgroup:
     if ours is None:
         return job
     shared = {folder for mine in ours.folders for folder in (mine, *mine.parents)}
-    own = [Path(os.devnull) if folder in shared else folder for folder in job.folders]
-    memory, cpu, pids, cpuacct, cpuset = own
-    return replace(job, memory=memory, cpu=cpu, pids=pids, cpuacct=cpuacct, cpuset=cpuset)
+    names = ("memory", "cpu", "pids", "cpuacct", "cpuset")
+    hidden: dict[str, Any] = {
+        name: Path(os.devnull) for name, folder in zip(names, job.folders, strict=True) if folder in shared
+    }
+    return replace(job, **hidden)

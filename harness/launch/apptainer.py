@@ -10,15 +10,16 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
-from harness import child_process
+from harness import child_process, filesystem
 from harness.driver import cgroup
 from harness.driver.procfs import OpenFiles, read_text
 from harness.driver.records import Envelope, Outcome
@@ -38,6 +39,8 @@ from harness.progress import Progress
 from harness.results.isolation import APPTAINER
 from harness.untrusted import max_output_bytes, one_line
 
+# The first version that has all options of below.
+_OLDEST = (1, 2)
 # No init of Apptainer's own inside, which takes 6 MB; no evaluation of the image's words; nothing of the user's.
 _ISOLATED = (
     *("--userns", "--containall", "--no-init", "--no-home", "--net", "--network", "none", "--cleanenv", "--no-eval"),
@@ -57,25 +60,16 @@ class ApptainerLauncher(Launcher):
     @classmethod
     def examine(cls) -> Iterator[Check]:
         """Check Apptainer, and what would limit a job."""
-        version = _version()
-        if version is None:
-            yield Check(Level.FAIL, "Apptainer", "apptainer is not found", "install it, or `module load apptainer`")
-            return
-        yield Check(Level.OK, "Apptainer", version)
         try:
-            holder = allocation.holder()
+            holder = _found_holder()
         except EngineError as error:
             fact, _, remedy = str(error).rpartition("; ")
-            yield Check(Level.FAIL, "limits", fact, remedy)
+            yield Check(Level.FAIL, "apptainer", fact, remedy)
             return
-        yield Check(Level.OK, "limits", f"each job runs in {holder.kind}")
+        yield Check(Level.OK, "apptainer", f"{_version()}; each job runs in {holder.kind}")
 
     def check(self) -> None:
         """Raise EngineError unless jobs can run here, with limits."""
-        if _version() is None:
-            raise EngineError("apptainer is not found; install it, or `module load apptainer`")
-        if os.getuid() == 0:
-            raise EngineError("--launcher apptainer runs jobs as the user who starts it, and root is no such user")
         _ = self._holder
 
     def check_images(self) -> None:
@@ -83,7 +77,7 @@ class ApptainerLauncher(Launcher):
 
     @cached_property
     def _holder(self) -> allocation.Holder:
-        return allocation.holder()
+        return _found_holder()
 
     def engine_version(self) -> str | None:
         """Return Apptainer's version."""
@@ -112,8 +106,7 @@ class ApptainerLauncher(Launcher):
 
     def prepare(self, system: System) -> Prepared:
         """Return the system's image file; make it where a container engine answers."""
-        found = self.find(system)
-        if found is not None:
+        if found := self.find(system):
             return found
         system = _here(system)
         try:
@@ -132,14 +125,18 @@ class ApptainerLauncher(Launcher):
         with ExitStack() as stack:
             chosen = stack.enter_context(holder.placed(envelope))
             command = holder.command(envelope, chosen)
-            gate = Gate(command, self._command(job), holder.environment(), most_bytes=most_bytes)
+            own = child_process.environment(*holder.variables)
+            folder = stack.enter_context(filesystem.temporary_folder("gate"))
+            gate = Gate(folder, command, self._command(job), own, most_bytes=most_bytes)
             try:
                 stack.enter_context(gate)
             except GateClosed as closed:
-                return LaunchEnd(stopped=_refused(command[0], str(closed), holder))
+                said = f"{command[0]} did not start the job: {_last(str(closed))}"
+                if holder.too_large.search(str(closed)):
+                    return LaunchEnd(stopped=StopReason(Outcome.NOT_APPLICABLE, f"{said}; {holder.remedy}"))
+                raise EngineError(f"{said}; see that nothing else runs in the allocation, then run again") from closed
             held, counted = _groups(gate.pid)
-            given = set(gate.cpus)
-            placement = chosen or cpu_placement.place_among(envelope.cpus, given, held.cpus() or given)
+            placement = chosen or cpu_placement.place_among(envelope.cpus, gate.cpus, held.cpus() or gate.cpus)
             if placement is None:
                 why = f"{command[0]} gave {len(gate.cpus)} CPUs, asked for {envelope.cpus}; {holder.remedy}"
                 return LaunchEnd(stopped=StopReason(Outcome.ENVELOPE_MISMATCH, why))
@@ -152,7 +149,8 @@ class ApptainerLauncher(Launcher):
             spare = cpu_placement.siblings(placement.cpus)
             stopped = limits.limit_mismatch(held, envelope, placement.cpuset, spare)
             if stopped:
-                return LaunchEnd(stopped=_with_remedy(stopped, holder), placement=placement)
+                stopped = replace(stopped, detail=f"{stopped.detail}; {holder.remedy}")
+                return LaunchEnd(stopped=stopped, placement=placement)
             started, watch = time.monotonic(), JobWatch(job)
             gate.open(placement.cpus)
             with closing(OpenFiles()) as files:
@@ -169,9 +167,14 @@ class ApptainerLauncher(Launcher):
                     if stopped:
                         gate.kill()
                     code = gate.result()
+                    # An image can leave the group and the parent that the gate kills.
+                    for pid in counted.threads() or ():
+                        if pid != gate.pid:
+                            with suppress(OSError):
+                                os.kill(pid, signal.SIGKILL)
                     wall_s = time.monotonic() - started
             canary_log.take("after")
-            oom = code is None and holder.out_of_memory(gate.words())
+            oom = code is None and bool(holder.out_of_memory.search(gate.words()))
             if code is None and not oom:
                 stopped = stopped or StopReason(
                     Outcome.INTERRUPTED, f"{command[0]} ended the job: {_last(gate.words())}"
@@ -201,6 +204,18 @@ def _mount(source: Path, target: str, *, writable: bool = False) -> str:
     return f'type=bind,"{quoted}",destination={target}' + ("" if writable else ",ro")
 
 
+def _found_holder() -> allocation.Holder:
+    """Return what limits a job here; raise EngineError if Apptainer, an ordinary user or a limit is missing."""
+    version = _version()
+    if version is None:
+        raise EngineError("apptainer is not found; install it, or `module load apptainer`")
+    if tuple(map(int, version.split(".")[:2])) < _OLDEST:
+        raise EngineError(f"apptainer {version} is too old; install {_OLDEST[0]}.{_OLDEST[1]} or a later version")
+    if os.getuid() == 0:
+        raise EngineError("apptainer would run jobs as root; start harness as an ordinary user")
+    return allocation.holder()
+
+
 def _version() -> str | None:
     """Return Apptainer's version; None where it is not installed."""
     if not shutil.which("apptainer"):
@@ -228,13 +243,5 @@ def _groups(pid: int) -> tuple[cgroup.Cgroup, cgroup.Cgroup]:
     return held, allocation.apart(held, ours)
 
 
-def _refused(holder: str, said: str, known: allocation.Holder) -> StopReason:
-    return StopReason(Outcome.NOT_APPLICABLE, f"{holder} refuses this job: {_last(said)}; {known.remedy}")
-
-
 def _last(said: str) -> str:
     return one_line(said.splitlines()[-1] if said else "it gave no reason", 300)
-
-
-def _with_remedy(stopped: StopReason, holder: allocation.Holder) -> StopReason:
-    return replace(stopped, detail=f"{stopped.detail}; {holder.remedy}")

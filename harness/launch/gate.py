@@ -2,7 +2,7 @@
 
 It tells its process id and CPUs before the job starts, so that the harness can move aside.  It stays until the harness
 has read the cgroup's last counters, because the cgroup goes with its last process.  A closed input kills the job, so no
-job outlives its harness.
+job outlives its harness.  The job ignores SIGINT and SIGQUIT, as shells start all that runs in the background.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import contextlib
 import os
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -31,18 +30,19 @@ _BLOCK = 512
 _SHELL = r"""
 log=$1 most=$2; shift 2
 exec 3<&0 </dev/null
-echo "$$ $(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' "/proc/$$/status")"
+echo "harness-gate $$ $(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' "/proc/$$/status")"
 read -r cpus <&3 || exit 1
 taskset -pc "$cpus" $$ >/dev/null || exit 1
 ulimit -c 0
 [ "$most" = 0 ] || ulimit -f "$most"
 setsid "$@" >"$log" 2>&1 3<&- & job=$!
-{ read -r _ <&3; kill -s KILL -- "-$job"; } >/dev/null 2>&1 & guard=$!
+{ read -r _ <&3; kill -s KILL -- "-$job" "$job"; } >/dev/null 2>&1 & guard=$!
 wait "$job"; code=$?
 kill "$guard" 2>/dev/null
 echo "$code"
 read -r _ <&3
 """
+_HELLO = "harness-gate "
 # The command ends with the harness, even after a kill -9.
 _WITH_PARENT = """import ctypes, os, signal, sys
 ctypes.CDLL(None).prctl(1, signal.SIGTERM)
@@ -59,6 +59,7 @@ class Gate:
     """One job behind its gate, in a ``with`` block.
 
     Args:
+        folder: an empty one on a local disk.
         holder: the command that runs another one inside the limits (``srun ...``); empty: none.
         job: the job's command.
         environment: of both.
@@ -71,6 +72,7 @@ class Gate:
 
     def __init__(
         self,
+        folder: Path,
         holder: Sequence[str],
         job: Sequence[str],
         environment: Mapping[str, str],
@@ -80,9 +82,7 @@ class Gate:
     ) -> None:
         self.ended = threading.Event()
         self.code: int | None = None
-        self._folder = tempfile.TemporaryDirectory(prefix="harness-gate-")
-        self._pipe = Path(self._folder.name, "log")
-        self._errors = Path(self._folder.name, "errors")
+        self._pipe, self._errors = folder / "log", folder / "errors"
         os.mkfifo(self._pipe, 0o600)
         blocks = 0 if most_bytes is None else -(-most_bytes // _BLOCK)
         shell = ["sh", "-c", _SHELL, "gate", str(self._pipe), str(blocks), *job]
@@ -102,13 +102,15 @@ class Gate:
                 stderr=errors,
                 start_new_session=True,  # Ctrl-C at the terminal reaches the harness alone
             )
+        assert self._child.stdin and self._child.stdout
+        self._input, self._output = self._child.stdin, self._child.stdout
         try:
             _thread("gate", self._follow)
             self._hello.wait(START_S)
             pid, _, cpus = self._words.partition(" ")
             if not pid.isdigit() or not parse_list(cpus):
                 raise GateClosed(self.words() or f"it did not start within {START_S:g} s")
-            self.pid, self.cpus = int(pid), frozenset(parse_list(cpus))
+            self.pid, self.cpus = int(pid), set(parse_list(cpus))
         except BaseException:
             self._close()
             raise
@@ -144,17 +146,18 @@ class Gate:
 
     def _tell(self, word: str) -> None:
         with contextlib.suppress(OSError):  # it is gone
-            assert self._child.stdin is not None
-            self._child.stdin.write(f"{word}\n".encode())
-            self._child.stdin.flush()
+            self._input.write(f"{word}\n".encode())
+            self._input.flush()
 
     def _follow(self) -> None:
         """Read the gate's two lines: its id and CPUs, and the exit code of the job."""
-        assert self._child.stdout is not None
-        self._words = _line(self._child.stdout)
+        # A site's own programs may print before.
+        while (line := _line(self._output)) and not line.startswith(_HELLO):
+            pass
+        self._words = line.removeprefix(_HELLO)
         if self._words:
             self._hello.set()
-        code = _line(self._child.stdout)
+        code = _line(self._output)
         self.code = int(code) if code.isdigit() else None
         if self.code is None:  # the gate is gone: its holder knows why, and says it as it ends
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -171,21 +174,18 @@ class Gate:
 
     def _close(self) -> None:
         """End the shell and its holder, which kills a job that still runs."""
-        assert self._child.stdin is not None
         with contextlib.suppress(OSError):
-            self._child.stdin.close()
+            self._input.close()
         for end in (None, self._child.terminate, self._child.kill):
             if end:
                 end()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._child.wait(_END_S)
                 break
-        assert self._child.stdout is not None
         self.ended.wait(_END_S)  # its reader sees the end
-        self._child.stdout.close()
+        self._output.close()
         with contextlib.suppress(OSError):  # a job that never started: its reader still waits for a writer
             os.close(os.open(self._pipe, os.O_WRONLY | os.O_NONBLOCK))
-        self._folder.cleanup()
 
 
 def _thread(name: str, target: Callable[[], Any]) -> threading.Thread:
@@ -195,4 +195,6 @@ def _thread(name: str, target: Callable[[], Any]) -> threading.Thread:
 
 
 def _line(file: IO[bytes]) -> str:
-    return file.readline(_CHUNK).decode("ascii", "replace").strip()
+    """Return a line with its end removed; empty: there is none."""
+    line = file.readline(_CHUNK).decode("ascii", "replace")
+    return line.strip() or " " * bool(line)

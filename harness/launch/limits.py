@@ -73,7 +73,7 @@ def _same_cpus_as_the_engine(group: Cgroup, requested: Cpuset) -> str:
         if cpus is not None and not cpus.issuperset(requested.cpus):
             these = format_list(cpus)
             here = f"taskset -c {words(these)}"
-            return f" (the engine has CPUs {these}: run the harness on the same, `{here} harness run ...`)"
+            return f" ({parent.cpuset} has CPUs {these}: run the harness on the same, `{here} harness run ...`)"
     return ""
 
 

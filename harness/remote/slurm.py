@@ -7,6 +7,7 @@ nothing twice.  Slurm only says what waits, where a task runs, and that a task i
 from __future__ import annotations
 
 import logging
+import os
 import re
 import shlex
 import sys
@@ -20,6 +21,7 @@ from typing import TypeAlias
 
 from harness.driver.records import Envelope
 from harness.errors import RemoteError, UsageError, counted
+from harness.launch.allocation import OWN_BYTES
 from harness.launch.checks import Check
 from harness.remote import claims, records, slurm_queue
 from harness.remote.backend import ENDED, RUNNING, WAITING, PartState
@@ -33,8 +35,8 @@ from harness.untrusted import one_line
 
 log = logging.getLogger(__name__)
 
-# Memory of a task for harness itself, in addition to the profile's.
-OWN_MIB = 1024
+# Memory of a task in addition to the profile's: for the worker, and for the harness that it runs.
+OWN_MIB = 2 * OWN_BYTES >> 20
 # Slurm's default allows array numbers up to 1,000.
 _MOST_TASKS = 1000
 # Seconds before a time limit at which the worker is told to write its end.
@@ -44,23 +46,16 @@ _ALWAYS = f"--nodes=1 --ntasks=1 --hint=nomultithread --requeue --open-mode=appe
 # Slurm is asked three times for each heartbeat: every 10 s by default.
 _ASKS_A_HEARTBEAT = 3
 _SUBMISSIONS = "slurm"
+# Where tasks find harness, its packages and its engines, also if the script is submitted by hand.
+_EXPORTED = ("PYTHONPATH", "HARNESS_IMAGES")
 _MOST_LOG_BYTES = 1 << 20
 _SIGNALLED = "its time limit was near, or Slurm took the node; give a longer --time"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
-@dataclass(frozen=True)
-class Shape:
-    """Resources of a task, without harness's own."""
-
-    cpus: int
-    memory_mib: int
-    gpus: int = 0
-
-
-# Of a job array: what each task gets, and the parts that it waits for.
 Names: TypeAlias = tuple[str, ...]
-ArrayKey: TypeAlias = tuple[Shape, Names]
+# Of a job array: what each task needs without harness's own, and the parts that it waits for.
+ArrayKey: TypeAlias = tuple[Envelope, Names]
 
 
 @dataclass(frozen=True)
@@ -71,10 +66,6 @@ class Submission:
     after: Names = ()
     job: str = ""
     version: int = records.VERSION
-
-
-def _is_open(state: PartState | None) -> bool:
-    return state is not None and state.phase != ENDED
 
 
 def _is_of(worker: str, task_id: str) -> bool:
@@ -130,26 +121,19 @@ class SlurmBackend(FolderBackend):
         for (shape, after), members in groups:
             script = self._script(f"harness-{self._suite}", self._suite, shape, kinds, members)
             if here:
-                self._refuse(script, members)
+                try:
+                    slurm_queue.call("sbatch", "--test-only", script=script)
+                except RemoteError as error:
+                    if error.code != "Refused":
+                        raise
+                    why = f"Slurm refuses the tasks of {_profiles(members)}, and nothing was submitted"
+                    raise UsageError(f"{error}; {why}; change the options") from error
             first, rest = script.split("\n", 1)
             wait = f"# Submit it with --dependency=afterok: the tasks of {', '.join(after)}\n" if after else ""
             self.scripts.append(f"{first}\n{wait}{rest}")
         where = self._options.partition or ", ".join(dict.fromkeys(kind.partition for kind in kinds)) or "the default"
         line = f"{counted(len(groups), 'job array')} of Slurm with {counted(len(parts), 'task')}, partition {where}"
         return [line] if here else [line, "cannot find sbatch here, so Slurm did not check the scripts"]
-
-    @staticmethod
-    def _refuse(script: str, parts: Sequence[PlannedPart]) -> None:
-        """Have Slurm check a script; raise a UsageError if it would not take it."""
-        try:
-            slurm_queue.call("sbatch", "--test-only", script=script)
-        except RemoteError as error:
-            if error.code != "Refused":
-                raise
-            text = (
-                f"{error}; Slurm refuses the tasks of {_profiles(parts)}, and nothing was submitted; change the options"
-            )
-            raise UsageError(text) from error
 
     def _builders(self, parts: Sequence[PlannedPart]) -> dict[str, Names]:
         """Return for each part the parts that build its indexes."""
@@ -172,29 +156,26 @@ class SlurmBackend(FolderBackend):
         places = {part.name: place for place, part in enumerate(parts)}
         return sorted(whole, key=lambda group: max((places.get(name, -1) for name in group[0][1]), default=-1))
 
-    def _shape(self, part: PlannedPart) -> Shape:
+    def _shape(self, part: PlannedPart) -> Envelope:
         """Return what a part's jobs and builds need at most."""
         names = {job.cell.profile for job in part.jobs}
         if part.builds and self._build_profile:
             names.add(self._build_profile)
         limits = [self._envelopes[name] for name in names]
-        return Shape(
-            max(limit.cpus for limit in limits),
-            max(-(-limit.memory_bytes // (1 << 20)) for limit in limits),
-            max(limit.gpus for limit in limits),
-        )
+        cpus, sizes, gpus = zip(*((limit.cpus, limit.memory_bytes, limit.gpus) for limit in limits), strict=True)
+        return Envelope("", max(cpus), max(sizes), max(gpus))
 
     def _script(
         self,
         name: str,
         run: str,
-        shape: Shape,
+        shape: Envelope,
         kinds: Sequence[NodeKind],
         parts: Sequence[PlannedPart],
         after: Sequence[str] = (),
     ) -> str:
         """Return the script of a job array whose tasks do these parts of a run."""
-        place, memory = self._work.where(), shape.memory_mib + OWN_MIB
+        place, memory = self._work.where(), -(-shape.memory_bytes >> 20) + OWN_MIB
         lines = [
             f"--job-name={name}",
             f"--array=1-{len(parts)}",
@@ -213,6 +194,7 @@ class SlurmBackend(FolderBackend):
             "#!/bin/sh",
             *(f"#SBATCH {shlex.quote(line)}" for line in lines),
             f"# {_profiles(parts)}: memory is the profile's and {OWN_MIB} MiB for harness",
+            *(f"export {name}={shlex.quote(os.environ[name])}" for name in _EXPORTED if name in os.environ),
             'case "$SLURM_ARRAY_TASK_ID" in',
             *cases,
             "esac",
@@ -255,7 +237,8 @@ class SlurmBackend(FolderBackend):
                 self._made[int(place)] = made
         tasks = slurm_queue.queued([self._job_name(number) for number in self._made])
         # Slurm forgets a task some minutes after its end.
-        unknown = {made.job for made in self._made.values() if any(_is_open(found.get(part)) for part in made.parts)}
+        is_open = {part for part, state in found.items() if state.phase != ENDED}
+        unknown = {made.job for made in self._made.values() if not is_open.isdisjoint(made.parts)}
         if gone := unknown - {task.job for task in tasks} - {""}:
             tasks += slurm_queue.accounted(sorted(gone))
         by_place = {(task.name, task.index): task for task in tasks}
@@ -378,7 +361,7 @@ def _option_lines(options: SlurmOptions) -> Iterator[str]:
         yield option
 
 
-def _cpus(shape: Shape, memory_mib: int, kinds: Sequence[NodeKind], members: Sequence[PlannedPart]) -> int:
+def _cpus(shape: Envelope, memory_mib: int, kinds: Sequence[NodeKind], members: Sequence[PlannedPart]) -> int:
     """Return the CPUs to ask for: one more than the profile has, where a node has that.
 
     Raises:

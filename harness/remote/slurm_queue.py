@@ -189,10 +189,11 @@ def parse_nodes(text: str) -> Iterator[NodeKind]:
         fields = [_plain(field) for field in line.strip().split("|")]
         if len(fields) != 4:
             continue
-        threads = re.fullmatch(r"\d+\+?:\d+\+?:(\d+)\+?", fields[3])
+        shown = re.fullmatch(r"(\d+)\+?:(\d+)\+?:\d+\+?", fields[3])
         sizes = [field.removesuffix("+") for field in fields[1:3]]
         if all(size.isdecimal() for size in sizes):
-            cores = int(sizes[0]) // max(1, int(threads[1]) if threads else 1)
+            # A site may count a core with two threads as one CPU or as two.
+            cores = int(shown[1]) * int(shown[2]) if shown else int(sizes[0])
             name = fields[0]
             yield NodeKind(name.removesuffix("*"), cores, int(sizes[1]), name.endswith("*"))
 
@@ -215,8 +216,7 @@ def examine() -> Iterator[Check]:
 
 def _state(text: str) -> str:
     """Return the first word of a state: accounting adds who cancelled, and newer versions add flags."""
-    words = re.split(r"[ +,]", text, maxsplit=1)
-    return words[0].upper()
+    return re.split(r"[ +,]", text, maxsplit=1)[0].upper()
 
 
 def _plain(text: str) -> str:

@@ -53,7 +53,7 @@ _SUITE, _WRAPPER, _RESULTS = "suite.toml", "harness", "results"
 # Files that jobs rely on.  Other files of the cache, such as locks, come and go.
 _CHECKED = (
     *(f"{_CACHE}/{name}" for name in (sif.FOLDER, "corpora", "indexes", "process")),
-    *(_DATASETS, _PYTHON, _SUITE, _WRAPPER, _RESULTS),
+    *(_DATASETS, _PYTHON, _SUITE, _WRAPPER),
 )
 _STATE = "staged.txt"
 _MAX_SUMS_BYTES = 256 << 20
@@ -123,7 +123,8 @@ def stage(
         _stage_python(folder / _PYTHON)
         _write(folder / _SUITE, _suite_text(suite, file, inputs))
         _write(folder / _WRAPPER, _script(), executable=True)
-        filesystem.write_checksums(folder, _CHECKED)
+        # Not the results that were measured there: they grow.
+        filesystem.write_checksums(folder, (*_CHECKED, f"{_RESULTS}/{inputs.suite.name}/{pin_lock.FILE}"))
     return list(_parts(folder))
 
 

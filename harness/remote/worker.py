@@ -208,7 +208,9 @@ class Worker:
         command = [sys.executable, "-c", start, "run", "--launcher", self._launcher, "--cache", str(self._cache)]
         command += ["--part", str(self._root / "part.json"), "--results", str(self._root / "results")]
         root = self._code or Path(harness.__file__).resolve().parent.parent
-        own = {"PYTHONPATH": str(root), "PYTHONUNBUFFERED": "1"}
+        # The packages may be where this process found them, as in a staged folder.
+        paths = os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))
+        own = {"PYTHONPATH": paths, "PYTHONUNBUFFERED": "1"}
         variables = child_process.environment(*child_process.HARNESS, **own)
         if (root / OWN_IMAGES).is_dir():
             variables["HARNESS_IMAGES"] = str(root / OWN_IMAGES)

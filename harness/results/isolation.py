@@ -102,8 +102,8 @@ class Isolation:
 CONTAINER = Isolation("container", "a container enforced the limits", LIMITS, CounterScope.CGROUP, "Docker")
 APPTAINER = Isolation(
     "apptainer",
-    "Apptainer ran the job without root, in a step of Slurm or a scope of systemd that enforced CPUs and memory;"
-    " nothing limited the number of processes",
+    "Apptainer held the job without root: a step of Slurm or a scope of systemd enforced CPUs and memory, namespaces no"
+    " network and a read-only root; only the number of processes may be free",
     tuple(limit for limit in LIMITS if limit not in ("pids", "numa_nodes")),
     CounterScope.CGROUP,
     "Apptainer",

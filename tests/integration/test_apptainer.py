@@ -78,6 +78,13 @@ class Site:
         places = ["--results", str(self.bench.results / suite.stem), "--cache", str(self.bench.cache)]
         return ["run", str(suite), "--launcher", "apptainer", *places]
 
+    def work(self) -> Path:
+        """Return a folder for workers, which only the user can write to."""
+        folder = self.cluster.folder / "work"
+        folder.mkdir(mode=0o750, exist_ok=True)
+        shutil.chown(folder, self.cluster.user)
+        return folder
+
     def steps(self, job: str) -> list[str]:
         """Return the steps of a job in which containers run."""
         shown = self.cluster.run_as_user(["squeue", "--steps", "--noheader", f"--job={job}", "--format=%i"]).stdout
@@ -175,6 +182,10 @@ def test_staged_row_of_the_quickstart_is_measured_by_a_job_of_ones_own_without_a
     results = [job.result for job in site.stored("suite")]
     assert len(results) == 3 and {result.outcome for result in results} == {Outcome.OK}, said
     assert "tantivy" in said and "1 CPU, 1 GiB (apptainer)" in said and "nDCG@10 0.796" in said
+    # Tasks find the folder's packages, too.
+    words = ["run", folder / "suite.toml", "--on", "slurm", "--work", site.work(), "--results", folder / "results"]
+    done = site.cluster.run_as_user([folder / "harness", *words], environment={"HOME": "/nonexistent"}, timeout_s=120)
+    assert "nDCG@10 0.796" in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("misdeed", WRONG)
@@ -241,10 +252,7 @@ def test_killed_harness_leaves_nothing_and_the_same_command_goes_on(site: Site) 
 def test_parts_of_two_profiles_are_tasks_of_slurm_and_each_measures_by_apptainer(site: Site) -> None:
     """From a login node, in no allocation: each part is a task with the limits of its profile."""
     words = site.suite("parts", protocol(2, name="santhanam2023"), profiles=["cpu1-mem256m", "cpu1-mem1"])
-    shared = site.cluster.folder / "work"
-    shared.mkdir(mode=0o750)
-    shutil.chown(shared, site.cluster.user)
-    command = site.script([*words, "--on", "slurm", "--work", str(shared)])
+    command = site.script([*words, "--on", "slurm", "--work", str(site.work())])
     done = site.cluster.run_as_user(["sh", "-c", command], timeout_s=120)
     assert "2 job arrays of Slurm with 2 tasks" in done.stderr + done.stdout
     results = [job.result for job in site.stored("parts")]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from harness import child_process
 from harness.driver import cgroup
 from harness.driver.cgroup import Cgroup
 from harness.driver.records import Envelope
@@ -56,7 +57,7 @@ def test_step_of_an_allocation_limits_a_job(programs: None, tmp_path: Path) -> N
         ({"SLURM_JOB_ID": "7"}, None, "this process has the Slurm allocation 7 and does not run on its node"),
         ({}, None, "no Slurm allocation here: nothing else limits a job's memory, because this host has cgroup v1"),
         ({}, "cpu memory pids", r"systemd does not delegate cpuset to user \d+: ask the administrator for"),
-        ({}, "pids", r"systemd does not delegate cpuset, memory to user \d+: .*Delegate=cpu cpuset memory pids"),
+        ({}, "pids", r"systemd does not delegate cpu, cpuset, memory to user \d+: .*Delegate=cpu cpuset memory pids"),
     ],
 )
 def test_nothing_that_limits_is_one_line_with_what_to_ask_for(
@@ -76,7 +77,10 @@ def test_scope_limits_what_is_delegated(programs: None, tmp_path: Path) -> None:
     assert scope == UserScope()
     words = scope.command(ASKED, HERE)
     assert words[:5] == ["systemd-run", "--user", "--scope", "--quiet", "--collect"] and words[-1] == "--"
-    assert {"MemoryMax=536870912", "MemorySwapMax=0", "TasksMax=100", "AllowedCPUs=3"} <= set(words)
+    assert {"MemoryMax=536870912", "MemorySwapMax=0", "TasksMax=100", "CPUWeight=100", "AllowedCPUs=3"} <= set(words)
+    assert not any(word.startswith("OOMPolicy") for word in words), "an unknown version may refuse it"
+    (tmp_path / "systemd-run").write_text("#!/bin/sh\necho 'systemd 255 (255.4-1)'\n")
+    assert "OOMPolicy=continue" in scope.command(ASKED, HERE)
 
 
 def test_user_without_a_systemd_is_told_to_log_in(programs: None, tmp_path: Path) -> None:
@@ -105,12 +109,35 @@ def test_allocation_that_is_too_small_says_what_to_ask_for(tmp_path: Path) -> No
 
 
 def test_step_inherits_nothing_that_another_step_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("CPU_BIND", "CPU_BIND_LIST", "MEM_PER_CPU", "MEM_PER_NODE", "NTASKS", "CPUS_PER_TASK", "STEP_ID"):
+    for name in (
+        "EXPORT_ENV",
+        "LABELIO",
+        "CPU_BIND",
+        "CPU_BIND_LIST",
+        "MEM_PER_CPU",
+        "MEM_PER_NODE",
+        "NTASKS",
+        "CPUS_PER_TASK",
+        "STEP_ID",
+    ):
         monkeypatch.setenv(f"SLURM_{name}", "x")
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.setenv("SECRET_TOKEN", "x")
-    seen = SlurmStep("node3", None).environment()
+    seen = child_process.environment(*SlurmStep.variables)
     assert {name for name in seen if name.startswith(("SLURM", "SECRET"))} == {"SLURM_JOB_ID"}
+
+
+@pytest.mark.parametrize(
+    ("said", "never"),
+    [
+        ("srun: error: Unable to create step for job 2: Memory required by task is not available", True),
+        ("srun: error: Unable to create step for job 2: More processors requested than permitted", True),
+        ("srun: job 2 step creation temporarily disabled, retrying (Requested nodes are busy)", False),
+        ("srun: error: Unable to contact slurm controller (connect failure)", False),
+    ],
+)
+def test_job_that_the_allocation_can_never_hold_is_told_from_a_busy_one(said: str, never: bool) -> None:
+    assert bool(SlurmStep.too_large.search(said)) is never
 
 
 @pytest.mark.parametrize(
@@ -127,7 +154,7 @@ def test_step_inherits_nothing_that_another_step_was_given(monkeypatch: pytest.M
     ],
 )
 def test_report_of_slurm_is_a_source(said: str, oom: bool) -> None:
-    assert SlurmStep("node3", None).out_of_memory(said) is oom
+    assert bool(SlurmStep.out_of_memory.search(said)) is oom
 
 
 def test_counters_that_the_harness_shares_are_not_the_jobs(tmp_path: Path) -> None:

@@ -293,7 +293,7 @@ def test_engine_with_fewer_cpus_than_harness_is_named_with_a_remedy(host: Host) 
     host.holds("0-1,3", "0-1", up=1)
     host.holds("3", "1")
     message = (
-        "held to CPUs 3, asked for CPUs 2-3 (the engine has CPUs 0-1,3: run the harness on the same,"
+        f"held to CPUs 3, asked for CPUs 2-3 ({_up(host.cpuset, 1)} has CPUs 0-1,3: run the harness on the same,"
         " `taskset -c 0-1,3 harness run ...`)"
     )
     assert host.refused() == host.moved() == message

@@ -7,7 +7,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import psutil
 import pytest
@@ -19,8 +22,17 @@ CPU = min(os.sched_getaffinity(0))
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
 
 
-def shell(script: str, **options: int) -> Gate:
-    return Gate([], ["sh", "-c", script], ENVIRONMENT, **options)
+@contextmanager
+def gated(holder: list[str], script: str, **options: int) -> Iterator[Gate]:
+    with (
+        TemporaryDirectory() as folder,
+        Gate(Path(folder), holder, ["sh", "-c", script], ENVIRONMENT, **options) as gate,
+    ):
+        yield gate
+
+
+def shell(script: str, **options: int) -> AbstractContextManager[Gate]:
+    return gated([], script, **options)
 
 
 def test_job_starts_when_told_on_its_cpus_and_its_end_is_known(tmp_path: Path) -> None:
@@ -55,8 +67,9 @@ def test_job_that_still_runs_ends_with_its_block(tmp_path: Path) -> None:
 
 def test_job_ends_with_a_killed_harness(tmp_path: Path) -> None:
     code = (
-        "from harness.launch.gate import Gate\nimport os\n"
-        f"with Gate([], ['sh', '-c', 'echo $$ > {tmp_path}/job; sleep 60'], dict(os.environ)) as gate:\n"
+        "from harness.launch.gate import Gate\nimport os, pathlib\n"
+        f"job = ['sh', '-c', 'echo $$ > {tmp_path}/job; sleep 60']\n"
+        f"with Gate(pathlib.Path('{tmp_path}'), [], job, dict(os.environ)) as gate:\n"
         f"    gate.open([{CPU}])\n    gate.result()\n"
     )
     paths = os.pathsep.join(sys.path)
@@ -84,9 +97,24 @@ def test_files_of_the_job_are_bounded(tmp_path: Path) -> None:
     assert gate.log().split()[-1] != b"0"
 
 
+def test_kill_at_once_is_not_missed() -> None:
+    for _ in range(8):
+        with shell("sleep 60") as gate:
+            gate.open([CPU])
+            gate.kill()
+            assert gate.result() == 128 + signal.SIGKILL
+
+
+def test_words_of_a_sites_prologue_are_skipped() -> None:
+    prologue = ["sh", "-c", 'echo "print welcome"; echo; exec "$@"', "prologue"]
+    with gated(prologue, "exit 4") as gate:
+        gate.open([CPU])
+        assert gate.result() == 4
+
+
 def test_holder_that_refuses_is_quoted() -> None:
-    refuses = Gate(["sh", "-c", "echo 'srun: error: no memory' >&2; exit 1"], ["true"], ENVIRONMENT)
-    with pytest.raises(GateClosed, match="srun: error: no memory"), refuses:
+    refuses = ["sh", "-c", "echo 'srun: error: no memory' >&2; exit 1"]
+    with pytest.raises(GateClosed, match="srun: error: no memory"), gated(refuses, "true"):
         pass
 
 

@@ -47,9 +47,9 @@ class CgroupSource(JobSource):
     """Readings of a container, from its cgroup; ``tree``: its processes, where no cgroup counts their CPU time."""
 
     def __init__(self, group: Cgroup, cpus: Iterable[int], proc: Path = _PROC, tree: ProcessTree | None = None) -> None:
-        self.name = f"cgroup v{group.version}"
         self._group = group
         self._tree, self._tree_ns = tree if tree and group.cpu_ns() is None else None, Totals()
+        self.name = f"cgroup v{group.version}" + (", CPU time of processes" if self._tree else "")
         self._cpus = tuple(cpus)
         self._proc, self._wait_ns = proc, Totals()
 

@@ -6,6 +6,7 @@ An attack runs in the fourth search.  Where it returns None the search goes on a
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import signal
@@ -181,7 +182,10 @@ def log(size: int) -> None:
 
 
 def deaf() -> NoReturn:
-    """Process 1 that hears no plea."""
+    """Process 1 that hears no plea, and leaves its session and the parent whose end would be its own."""
+    with contextlib.suppress(OSError):
+        os.setsid()
+    ctypes.CDLL(None).prctl(1, 0)  # PR_SET_PDEATHSIG
     for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(each, signal.SIG_IGN)
     while True:
