@@ -114,7 +114,7 @@ TEST_GROUPS = {
     "test_main_job": "main job",
     "integration/test_hostile": "hostile",
     # One node: jobs of two workers would wait for each other.
-    "integration/test_cluster": "cluster",
+    **dict.fromkeys(("integration/test_cluster", "integration/test_apptainer", "remote/test_slurm_run"), "cluster"),
     "checkpoints/test_small": "small",
     "checkpoints/test_conformance": "conformance",
     "aws/batch/test_whole": "batch",

@@ -9,7 +9,7 @@ import click
 
 from harness.cli.launchers import run_options
 from harness.cli.lines import say
-from harness.cli.options import SUITE_FILE, builder_option, cache_option, models_option
+from harness.cli.options import SUITE_FILE, builder_option, cache_option, models_option, results_option
 from harness.cli.output import columns
 from harness.commands import option, words
 from harness.filesystem import CHECKSUMS
@@ -28,13 +28,7 @@ from harness.remote.stage import stage as stage_suite
     default=LAUNCHERS[0],
     help="What jobs run in there. apptainer: images. process: plain child processes, with the engines' packages.",
 )
-@click.option(
-    "--results",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="PATH",
-    default=Path("results"),
-    help="Results whose pins of model files hold.",
-)
+@results_option
 @builder_option
 @cache_option
 @models_option
