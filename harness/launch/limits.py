@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 
+import psutil
+
 from harness.commands import words
 from harness.driver.cgroup import UNLIMITED, Cgroup
 from harness.driver.envelope import same_memory
@@ -57,13 +59,17 @@ def _cpuset(group: Cgroup, requested: Cpuset, spare: Collection[int]) -> list[st
 
 def _memory(group: Cgroup, requested: Envelope) -> list[str]:
     """Return what is wrong with the smallest limit of the cgroup and its ancestors, which is the one in force."""
-    limit = group.least_memory()
-    if limit.value is None or same_memory(requested, int(limit.value)):
-        return []
+    limit, swap = group.least_memory(), group.least_swap_bytes()
+    wrong = []
     if limit.value == UNLIMITED:
         asked = f"asked for {requested.memory_bytes} bytes"
-        return [f"{limit.folder} and the cgroups above it have no memory limit, {asked}"]
-    return [f"{limit.folder} has a memory limit of {limit.value} bytes, asked for {requested.memory_bytes}"]
+        wrong.append(f"{limit.folder} and the cgroups above it have no memory limit, {asked}")
+    elif limit.value is not None and not same_memory(requested, int(limit.value)):
+        wrong.append(f"{limit.folder} has a memory limit of {limit.value} bytes, asked for {requested.memory_bytes}")
+    if swap and psutil.swap_memory().total:
+        size = "any swap" if swap == UNLIMITED else f"{swap} bytes of swap"
+        wrong.append(f"{limit.folder} may use {size}, asked for none")
+    return wrong
 
 
 def _same_cpus_as_the_engine(group: Cgroup, requested: Cpuset) -> str:

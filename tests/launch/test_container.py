@@ -7,6 +7,7 @@ import shutil
 import threading
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import docker
@@ -310,6 +311,21 @@ def test_wrong_limit_is_named(host: Host) -> None:
     assert host.refused() == f"{folder} and the cgroups above it have no memory limit, asked for {asked} bytes"
     host.limit_memory(asked, 1)
     assert host.refused() is None, "the smallest limit of it and its ancestors holds"
+
+
+@pytest.mark.parametrize(("more", "size"), [(4096, "4096 bytes of swap"), (None, "any swap")])
+def test_swap_is_named_where_the_host_has_some(
+    host: Host, monkeypatch: pytest.MonkeyPatch, more: int | None, size: str
+) -> None:
+    with_swap = V1_NO_LIMIT if more is None else host.asked.memory_bytes + more
+    name, value = (
+        ("memory.memsw.limit_in_bytes", with_swap) if host.version == 1 else ("memory.swap.max", more or "max")
+    )
+    (host.group.memory / name).write_text(f"{value}\n")
+    monkeypatch.setattr(limits.psutil, "swap_memory", lambda: SimpleNamespace(total=0))
+    assert host.refused() is None
+    monkeypatch.setattr(limits.psutil, "swap_memory", lambda: SimpleNamespace(total=1 << 30))
+    assert host.refused() == f"{host.group.memory} may use {size}, asked for none"
 
 
 def test_quota_is_named(host: Host) -> None:
