@@ -208,11 +208,11 @@ def _found_holder() -> allocation.Holder:
     """Return what limits a job here; raise EngineError if Apptainer, an ordinary user or a limit is missing."""
     version = _version()
     if version is None:
-        raise EngineError("apptainer is not found; install it, or `module load apptainer`")
+        raise EngineError("apptainer is not found; install it or load its module")
     if tuple(map(int, version.split(".")[:2])) < _OLDEST:
         raise EngineError(f"apptainer {version} is too old; install {_OLDEST[0]}.{_OLDEST[1]} or a later version")
     if os.getuid() == 0:
-        raise EngineError("apptainer would run jobs as root; start harness as an ordinary user")
+        raise EngineError("apptainer would run jobs as root; start harness as a user")
     return allocation.holder()
 
 
