@@ -96,10 +96,7 @@ def run_in_folder(
             return remote_run.run(remote, client, FolderBackend(work, choice.launcher))
         from harness.remote.slurm import SlurmBackend
 
-        envelopes, cache = suite.envelopes(), options.cache
-        backend = SlurmBackend(
-            work, choice.launcher, suite.name, envelopes, suite.build_profile, cache, slurm, how.dry_run
-        )
+        backend = SlurmBackend(work, choice.launcher, suite, options.cache, slurm, how.dry_run)
         with _asks_to_cancel(backend):
             report = remote_run.run(remote, client, backend)
         if how.dry_run:

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 from harness import child_process
 from harness.commands import option
 from harness.driver import cgroup
-from harness.driver.cgroup import UNLIMITED, Cgroup, Limit
+from harness.driver.cgroup import UNLIMITED, Cgroup
 from harness.driver.procfs import format_list, read_text
 from harness.driver.records import Envelope
 from harness.errors import EngineError
@@ -39,7 +39,7 @@ class SlurmStep:
     """A step (``srun``) of the allocation that this process runs in; ``inside``: this process runs in a step itself."""
 
     node: str
-    own: Cgroup | None
+    own: Cgroup
     inside: bool = False
 
     kind = "a step of this Slurm allocation"
@@ -62,7 +62,7 @@ class SlurmStep:
             return f"profile {envelope.name} asks for {envelope.memory_bytes} bytes, and Slurm limits whole MiB only"
         if envelope.memory_bytes <= self.room_bytes():
             return None
-        limit, needed = self._limit(), envelope.memory_bytes + OWN_BYTES
+        limit, needed = self.own.least_memory(), envelope.memory_bytes + OWN_BYTES
         return (
             f"profile {envelope.name} needs {envelope.memory_bytes // MIB} MiB and harness {OWN_BYTES // MIB} MiB, but"
             f" the allocation has {int(limit.value or 0) // MIB} MiB ({limit.folder}); ask Slurm for"
@@ -71,12 +71,9 @@ class SlurmStep:
 
     def room_bytes(self) -> int:
         """Return what the allocation has and harness does not need."""
-        limit = self._limit()
+        limit = self.own.least_memory()
         whole = host.memory_bytes() if limit.value is None or limit.value == UNLIMITED else int(limit.value)
         return max(0, whole - OWN_BYTES)
-
-    def _limit(self) -> Limit:
-        return self.own.least_memory() if self.own else Limit(cgroup.ROOT, None)
 
     def placed(self, envelope: Envelope) -> AbstractContextManager[None]:  # noqa: ARG002 # Slurm chooses
         """Choose nothing: Slurm chooses the CPUs."""
@@ -139,13 +136,12 @@ def slurm_job() -> str | None:
     return os.environ.get("SLURM_JOB_ID")
 
 
-def holder(environ: Mapping[str, str] | None = None, root: Path = cgroup.ROOT) -> Holder:
+def holder(environ: Mapping[str, str] = os.environ, root: Path = cgroup.ROOT) -> Holder:
     """Return what can limit a job here.
 
     Raises:
         EngineError: nothing can; says what to ask for.
     """
-    environ = os.environ if environ is None else environ
     job, node = environ.get("SLURM_JOB_ID"), environ.get("SLURMD_NODENAME")
     if job and not node:
         raise EngineError(
@@ -153,9 +149,10 @@ def holder(environ: Mapping[str, str] | None = None, root: Path = cgroup.ROOT) -
             " harness with `sbatch`, or in `srun --pty bash`"
         )
     if job and node:
-        if not shutil.which("srun"):
-            raise EngineError(f"srun is not found on node {node}; add Slurm's programs to the PATH of the job")
         own = cgroup.of_process(read_text(Path("/proc/self/cgroup")) or "", root)
+        if own is None or not shutil.which("srun"):
+            lacking = "srun is" if own else "/sys/fs/cgroup with a memory controller is"
+            raise EngineError(f"{lacking} not found on node {node}; ask the administrator")
         return SlurmStep(node, own, "SLURM_STEP_ID" in environ)
     if reason := lacks_scope(root):
         raise EngineError(

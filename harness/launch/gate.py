@@ -12,9 +12,9 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, Self
 
 from harness.driver.procfs import format_list, parse_list
 
@@ -84,12 +84,13 @@ class Gate:
         self.code: int | None = None
         self._pipe, self._errors = folder / "log", folder / "errors"
         os.mkfifo(self._pipe, 0o600)
-        blocks = 0 if most_bytes is None else -(-most_bytes // _BLOCK)
+        blocks = -(-(most_bytes or 0) // _BLOCK)
         shell = ["sh", "-c", _SHELL, "gate", str(self._pipe), str(blocks), *job]
         self._command = [sys.executable, "-I", "-c", _WITH_PARENT, str(os.getpid()), *holder, *shell]
         self._environment = dict(environment)
         self._log, self._log_bytes = bytearray(), log_bytes
-        self._log_thread = _thread("gate-log", self._read_log)
+        self._log_thread = threading.Thread(target=self._read_log, name="gate-log", daemon=True)
+        self._log_thread.start()
         self._hello, self._words = threading.Event(), ""
 
     def __enter__(self) -> Self:
@@ -105,19 +106,16 @@ class Gate:
         assert self._child.stdin and self._child.stdout
         self._input, self._output = self._child.stdin, self._child.stdout
         try:
-            _thread("gate", self._follow)
+            threading.Thread(target=self._follow, name="gate", daemon=True).start()
             self._hello.wait(START_S)
             pid, _, cpus = self._words.partition(" ")
             if not pid.isdigit() or not parse_list(cpus):
                 raise GateClosed(self.words() or f"it did not start within {START_S:g} s")
             self.pid, self.cpus = int(pid), set(parse_list(cpus))
         except BaseException:
-            self._close()
+            self.__exit__()
             raise
         return self
-
-    def __exit__(self, *_raised: object) -> None:
-        self._close()
 
     def open(self, cpus: Sequence[int]) -> None:
         """Start the job on these of its CPUs."""
@@ -172,7 +170,7 @@ class Gate:
                 if len(self._log) > 2 * self._log_bytes:  # moved now and then, not at each chunk
                     del self._log[: -self._log_bytes]
 
-    def _close(self) -> None:
+    def __exit__(self, *_raised: object) -> None:
         """End the shell and its holder, which kills a job that still runs."""
         with contextlib.suppress(OSError):
             self._input.close()
@@ -186,12 +184,6 @@ class Gate:
         self._output.close()
         with contextlib.suppress(OSError):  # a job that never started: its reader still waits for a writer
             os.close(os.open(self._pipe, os.O_WRONLY | os.O_NONBLOCK))
-
-
-def _thread(name: str, target: Callable[[], Any]) -> threading.Thread:
-    thread = threading.Thread(target=target, name=name, daemon=True)
-    thread.start()
-    return thread
 
 
 def _line(file: IO[bytes]) -> str:

@@ -21,6 +21,7 @@ from typing import TypeAlias
 
 from harness.driver.records import Envelope
 from harness.errors import RemoteError, UsageError, counted
+from harness.jobs.suite import Suite
 from harness.launch.allocation import OWN_BYTES
 from harness.launch.checks import Check
 from harness.remote import claims, records, slurm_queue
@@ -82,20 +83,18 @@ class SlurmBackend(FolderBackend):
         self,
         work: SharedFolder,
         launcher: str,
-        suite: str,
-        envelopes: Mapping[str, Envelope],
-        build_profile: str | None,
+        suite: Suite,
         cache: Path,
         options: SlurmOptions,
         dry_run: bool = False,
     ) -> None:
-        """Take the suite's name and limits, and the cache that all tasks share.
+        """Take the suite, and the cache that all tasks share.
 
         Raises:
             UsageError: an option of sbatch is not one.
         """
         super().__init__(work, launcher)
-        self._suite, self._envelopes, self._build_profile = suite, envelopes, build_profile
+        self._suite, self._envelopes = suite, suite.envelopes()
         self._cache, self._options, self._dry_run = cache, options, dry_run
         self._given = tuple(_option_lines(options))
         self.ending = "Ctrl-C, which asks whether to cancel the jobs"
@@ -119,7 +118,7 @@ class SlurmBackend(FolderBackend):
         kinds = slurm_queue.nodes(self._options.partition) if here or not self._dry_run else []
         groups = self._groups(parts, self._builders(parts))
         for (shape, after), members in groups:
-            script = self._script(f"harness-{self._suite}", self._suite, shape, kinds, members)
+            script = self._script(f"harness-{self._suite.name}", self._suite.name, shape, kinds, members)
             if here:
                 try:
                     slurm_queue.call("sbatch", "--test-only", script=script)
@@ -159,8 +158,8 @@ class SlurmBackend(FolderBackend):
     def _shape(self, part: PlannedPart) -> Envelope:
         """Return what a part's jobs and builds need at most."""
         names = {job.cell.profile for job in part.jobs}
-        if part.builds and self._build_profile:
-            names.add(self._build_profile)
+        if part.builds and self._suite.build_profile:
+            names.add(self._suite.build_profile)
         limits = [self._envelopes[name] for name in names]
         cpus, sizes, gpus = zip(*((limit.cpus, limit.memory_bytes, limit.gpus) for limit in limits), strict=True)
         return Envelope("", max(cpus), max(sizes), max(gpus))
@@ -190,7 +189,7 @@ class SlurmBackend(FolderBackend):
         ]
         worker = [sys.executable, "-P", "-m", "harness", "worker", place, "--cache", str(self._cache)]
         cases = [f"{number}) part={shlex.quote(f'{run}:{part.name}')} ;;" for number, part in enumerate(parts, 1)]
-        script = [
+        script = (
             "#!/bin/sh",
             *(f"#SBATCH {shlex.quote(line)}" for line in lines),
             f"# {_profiles(parts)}: memory is the profile's and {OWN_MIB} MiB for harness",
@@ -199,8 +198,9 @@ class SlurmBackend(FolderBackend):
             *cases,
             "esac",
             f'exec {shlex.join(worker)} --part "$part"',
-        ]
-        return "\n".join((*script, ""))
+            "",
+        )
+        return "\n".join(script)
 
     # ---- the run
 

@@ -16,7 +16,7 @@ from harness.launch import allocation
 from harness.launch.allocation import MIB, OWN_BYTES, SlurmStep, UserScope
 from harness.launch.docker import DockerLauncher
 from harness.results.schema import Placement
-from tests.driver.test_cgroup import tree
+from tests.driver.test_cgroup import V1_NO_LIMIT, tree
 
 ASKED = Envelope("cpu1-mem512m", 1, 512 * MIB, pids=100)
 HERE = Placement((3,), (0,), True, (0, 1), apart=True)
@@ -39,13 +39,13 @@ def delegated(root: Path, controllers: str) -> Path:
 
 
 def test_step_of_an_allocation_limits_a_job(programs: None, tmp_path: Path) -> None:
-    step = allocation.holder({"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "node3"}, tmp_path)
-    assert step == SlurmStep("node3", None)
+    step = allocation.holder({"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "node3"})
+    assert isinstance(step, SlurmStep) and step.node == "node3" and not step.inside
     assert step.command(ASKED, None) == [
         *("srun", "--exact", "--nodes=1", "--ntasks=1", "--nodelist=node3", "--hint=nomultithread"),
         *("--cpus-per-task=1", "--mem=512M", "--quit-on-interrupt"),
     ]
-    inside = allocation.holder({"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n", "SLURM_STEP_ID": "0"}, tmp_path)
+    inside = allocation.holder({"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n", "SLURM_STEP_ID": "0"})
     assert "--overlap" in inside.command(ASKED, None), "it shares what its own step holds"
     with_gpu = step.command(Envelope("gpu", 2, 1 << 30, gpus=1), None)
     assert "--gres=gpu:1" in with_gpu and "--cpus-per-task=2" in with_gpu and "--mem=1024M" in with_gpu
@@ -55,6 +55,7 @@ def test_step_of_an_allocation_limits_a_job(programs: None, tmp_path: Path) -> N
     ("environ", "controllers", "message"),
     [
         ({"SLURM_JOB_ID": "7"}, None, "this process has the Slurm allocation 7 and does not run on its node"),
+        ({"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n3"}, None, "memory controller is not found on node n3"),
         ({}, None, "no Slurm allocation here: nothing else limits a job's memory, because this host has cgroup v1"),
         ({}, "cpu memory pids", r"systemd does not delegate cpuset to user \d+: ask the administrator for"),
         ({}, "pids", r"systemd does not delegate cpu, cpuset, memory to user \d+: .*Delegate=cpu cpuset memory pids"),
@@ -102,7 +103,8 @@ def test_allocation_that_is_too_small_says_what_to_ask_for(tmp_path: Path) -> No
         f" ({tmp_path}/memory/slurm/uid_1/job_7); ask Slurm for --mem 1024M or more"
     )
     assert SlurmStep("node3", slurm(tmp_path / "more", 1024 * MIB)).cannot(ASKED) is None
-    assert SlurmStep("node3", None).cannot(ASKED) is None, "an allocation without a limit has the node's memory"
+    unlimited = SlurmStep("node3", slurm(tmp_path / "unlimited", V1_NO_LIMIT))
+    assert unlimited.cannot(ASKED) is None, "it has the node's memory"
     odd = Envelope("odd", 1, 512 * MIB + 1)
     assert "Slurm limits whole MiB only" in (step.cannot(odd) or "")
     assert "ask Slurm for more" in (step.cannot(Envelope("wide", 10_000, MIB)) or "")

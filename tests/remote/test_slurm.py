@@ -6,6 +6,8 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -206,7 +208,14 @@ BUILD = IndexBuild("index", "planted", "tiny")
 FIRST = PlannedPart("001", "", 0.0, 30, (job("small"),), (BUILD,))
 SECOND = PlannedPart("002", "", 0.0, 30, (job("large"),), needs=("index",))
 THIRD = PlannedPart("003", "", 0.0, 30, (job("small", 1),), needs=("index",))
-ENVELOPES = {"small": Envelope("small", 1, GIB // 4), "large": Envelope("large", 8, 32 * GIB, 1)}
+
+
+def suite(build_profile: str | None) -> Any:
+    """What a backend asks of a suite."""
+    envelopes = {"small": Envelope("small", 1, GIB // 4), "large": Envelope("large", 8, 32 * GIB, 1)}
+    return SimpleNamespace(name="s", build_profile=build_profile, envelopes=lambda: envelopes)
+
+
 NODES = "main*|16|128000|2:8:1\n"
 
 
@@ -270,7 +279,7 @@ def work(tmp_path: Path) -> SharedFolder:
 
 def backend(work: SharedFolder, **options: object) -> SlurmBackend:
     given = SlurmOptions(**options)  # type: ignore[arg-type]
-    return SlurmBackend(work, "process", "s", ENVELOPES, "small", Path("/cache dir"), given)
+    return SlurmBackend(work, "process", suite("small"), Path("/cache dir"), given)
 
 
 def directives(script: str) -> list[str]:
@@ -338,7 +347,7 @@ def test_dry_run_writes_the_scripts_where_slurm_is_not(
     work: SharedFolder, commands: Callable[[str, str], None]
 ) -> None:
     def made(dry_run: bool) -> SlurmBackend:
-        return SlurmBackend(work, "process", "s", ENVELOPES, None, Path("/cache"), SlurmOptions(), dry_run)
+        return SlurmBackend(work, "process", suite(None), Path("/cache"), SlurmOptions(), dry_run)
 
     dry = made(dry_run=True)
     assert dry.check([FIRST])[1:] == ["cannot find sbatch here, so Slurm did not check the scripts"]
