@@ -131,11 +131,6 @@ class UserScope:
 Holder: TypeAlias = SlurmStep | UserScope
 
 
-def slurm_job() -> str | None:
-    """Return the number of the Slurm job that this process runs in, for messages; None outside of one."""
-    return os.environ.get("SLURM_JOB_ID")
-
-
 def holder(environ: Mapping[str, str] = os.environ, root: Path = cgroup.ROOT) -> Holder:
     """Return what can limit a job here.
 

@@ -23,7 +23,7 @@ from harness.driver.procfs import OpenFiles, read_text
 from harness.driver.records import Outcome
 from harness.errors import EngineError, ImageError, UsageError
 from harness.filesystem import has_died
-from harness.launch import allocation, connection, cpu_placement, host, podman
+from harness.launch import connection, cpu_placement, host, podman
 from harness.launch.base import LaunchEnd, Launcher, LaunchRequest, Prepared, StopReason
 from harness.launch.checks import Check, Level, warn_if
 from harness.launch.connection import engine_errors
@@ -94,7 +94,7 @@ class DockerLauncher(Launcher):
 
     def check(self) -> None:
         """Raise EngineError unless the engine answers, and outside of an allocation of Slurm."""
-        if job := allocation.slurm_job():
+        if job := os.environ.get("SLURM_JOB_ID"):
             raise EngineError(
                 f"this process runs in Slurm job {job}, and an engine starts containers outside of it: they would take"
                 " CPUs and memory that Slurm gave to others; use --launcher apptainer"

@@ -24,8 +24,6 @@ _END_S = 15.0
 _KILL_S = 60.0
 _CHUNK = 1 << 16
 _MOST_WORDS = 64 << 10
-# Blocks of `ulimit -f`.
-_BLOCK = 512
 # Arguments: the file for the job's output, blocks of its largest file (0: any), and the job.
 _SHELL = r"""
 log=$1 most=$2; shift 2
@@ -84,7 +82,7 @@ class Gate:
         self.code: int | None = None
         self._pipe, self._errors = folder / "log", folder / "errors"
         os.mkfifo(self._pipe, 0o600)
-        blocks = -(-(most_bytes or 0) // _BLOCK)
+        blocks = -(-(most_bytes or 0) // 512)  # as `ulimit -f` counts
         shell = ["sh", "-c", _SHELL, "gate", str(self._pipe), str(blocks), *job]
         self._command = [sys.executable, "-I", "-c", _WITH_PARENT, str(os.getpid()), *holder, *shell]
         self._environment = dict(environment)
