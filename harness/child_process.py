@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 # What a program needs to start, to find its files and to speak the user's language.
 _ALWAYS = (
     *("PATH", "HOME", "USER", "LOGNAME", "TZ", "TMPDIR", "LANG", "LANGUAGE", "LC_*", "XDG_CACHE_HOME", "XDG_CONFIG_*"),
-    *("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "LD_LIBRARY_PATH"),
+    *("PYTHONPATH", "PYTHONHOME", "PYTHONPYCACHEPREFIX", "VIRTUAL_ENV", "LD_LIBRARY_PATH"),
 )
 # How the user's network is reached.
 NETWORK = (

@@ -13,6 +13,7 @@ from click.core import ParameterSource
 
 from harness import config
 from harness.cli.launchers import LauncherChoice
+from harness.cli.lines import say
 from harness.cli.options import PATH, FiniteRange, cache_option, record_options
 from harness.commands import option
 from harness.errors import UsageError
@@ -117,6 +118,7 @@ def _asks_to_cancel(backend: SlurmBackend) -> Iterator[None]:
                 cancel = False
             if cancel:
                 backend.cancel()
+                say("the jobs are cancelled; the same command submits them again", err=True)
         raise
 
 

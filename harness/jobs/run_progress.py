@@ -51,7 +51,7 @@ class RunProgress:
                 yield
         except EngineError as error:
             then = "to go on" if self._resumes else "again: --fresh measures all jobs anew"
-            go_on = f". {kept}; start the engine and run the same command {then}" if (kept := self._stored()) else ""
+            go_on = f". {kept}; then run the same command {then}" if (kept := self._stored()) else ""
             raise EngineError(f"{error}{go_on}") from error
         except KeyboardInterrupt:
             if kept := self._stored():

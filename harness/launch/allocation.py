@@ -46,7 +46,9 @@ class SlurmStep:
     # All that a step needs to know; other variables say what the allocation or another step was given.
     variables = ("SLURM_JOB_ID", "SLURM_CONF", "SLURM_CLUSTER_NAME", "SLURM_WORKING_CLUSTER", "MUNGE_*")
     # What srun says of a job that it will never start, and of one that the kernel killed for its memory.
-    too_large = re.compile("memory required by task|more processors|not available|not permitted|invalid", re.I)
+    too_large = re.compile(
+        "memory required by task|more processors|configuration is not available|generic resource", re.I
+    )
     out_of_memory = re.compile("oom.kill event|OOM Killed|out.of.memory", re.I)
     # What to ask for where the limits are not as requested.
     remedy = (
@@ -151,8 +153,7 @@ def holder(environ: Mapping[str, str] = os.environ, root: Path = cgroup.ROOT) ->
         return SlurmStep(node, own, "SLURM_STEP_ID" in environ)
     if reason := lacks_scope(root):
         raise EngineError(
-            f"no Slurm allocation here: nothing else limits a job's memory, because {reason}; start harness with"
-            " `sbatch`"
+            f"no Slurm allocation here: nothing else limits a job's memory, because {reason}; use sbatch or --on slurm"
         )
     return UserScope()
 

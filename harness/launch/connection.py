@@ -116,8 +116,8 @@ def engine_errors() -> Iterator[None]:
         yield
     except (DockerException, requests.RequestException) as error:
         raise EngineError(
-            f"the Docker engine does not answer or refuses: {reason(error)}; see `harness doctor` (--launcher process"
-            " alone needs no engine)"
+            f"the Docker engine does not answer or refuses: {reason(error)}; see `harness doctor` (--launcher apptainer"
+            " and process need none)"
         ) from error
 
 

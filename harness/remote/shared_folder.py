@@ -232,7 +232,7 @@ def open_folder(path: Path) -> SharedFolder:
     """
     folder = path.absolute()
     if not folder.is_dir():
-        raise UsageError(f"{folder}: the shared folder does not exist; make it with `mkdir`, on the shared file system")
+        raise UsageError(f"{folder}: the shared folder does not exist; make it on the shared file system: mkdir -m 700")
     if folder.stat().st_mode & stat.S_IWOTH:
         raise UsageError(f"{folder}: everyone may write there, and workers run what they find; chmod o-w {folder}")
     return SharedFolder(folder.resolve())

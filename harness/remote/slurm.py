@@ -48,7 +48,7 @@ _ALWAYS = f"--nodes=1 --ntasks=1 --hint=nomultithread --requeue --open-mode=appe
 _ASKS_A_HEARTBEAT = 3
 _SUBMISSIONS = "slurm"
 # Where tasks find harness, its packages and its engines, also if the script is submitted by hand.
-_EXPORTED = ("PYTHONPATH", "HARNESS_IMAGES")
+_EXPORTED = ("PYTHONPATH", "PYTHONPYCACHEPREFIX", "HARNESS_IMAGES")
 _MOST_LOG_BYTES = 1 << 20
 _SIGNALLED = "its time limit was near, or Slurm took the node; give a longer --time"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -245,9 +245,9 @@ class SlurmBackend(FolderBackend):
         self._tasks = {}
         for number, made in sorted(self._made.items()):
             for index, part in enumerate(made.parts, 1):
-                task = by_place.get((self._job_name(number), index))
-                if task is not None:
-                    self._tasks[part] = task
+                name = self._job_name(number)
+                if task := by_place.get((name, index)) or by_place.get((name, 0)):
+                    self._tasks[part] = replace(task, index=index)
         self._alive |= {part for part, task in self._tasks.items() if task.phase != ENDED}
 
     def _bury(self, state: PartState, task: ArrayTask | None) -> bool:

@@ -40,6 +40,8 @@ _ENDS = {
     "REVOKED": "another cluster took the task",
 }
 _WAITS = {"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD", "CONFIGURING"}
+# So Slurm shows all tasks of an array that were cancelled before they began.
+_REST = ["N/A", "CANCELLED"]
 # So Slurm says that the tasks which a task waits for did not succeed.
 _NEVER = "DependencyNeverSatisfied"
 
@@ -141,12 +143,13 @@ def queued(names: Collection[str]) -> list[ArrayTask]:
 
 
 def parse_queue(text: str) -> Iterator[ArrayTask]:
-    """Yield the tasks of squeue's output; leave out jobs that are no arrays."""
+    """Yield the tasks of squeue's output; index 0 stands for all tasks that were cancelled before they began."""
     for line in text.splitlines():
         fields = line.strip().split("|", 5)
-        if len(fields) == 6 and fields[0].isdecimal() and fields[1].isdecimal():
+        if len(fields) == 6 and fields[0].isdecimal() and (fields[1].isdecimal() or fields[1:3] == _REST):
             job, index, state, node, name, reason = map(_plain, fields)
-            yield ArrayTask(job, int(index), name, _state(state), node, "" if reason == "None" else reason)
+            number = 0 if index == "N/A" else int(index)
+            yield ArrayTask(job, number, name, _state(state), node, "" if reason == "None" else reason)
 
 
 def accounted(jobs: Iterable[str]) -> list[ArrayTask]:

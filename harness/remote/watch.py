@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
-from harness.errors import HarnessError, RemoteError
+from harness.errors import HarnessError, RemoteError, counted
 from harness.jobs import run_progress
 from harness.remote import partition
 from harness.remote.backend import ENDED, RUNNING, UNKNOWN, Backend, LaunchRefused, PartState
@@ -105,7 +105,7 @@ class RunWatch:
         """Note a launch that another command settled."""
         self._over.add(launch.name)
         if count := len(self.local_results.left(self._parts[launch.name])):
-            self._give_up(f"{launch.name}: {count} jobs left undone before")
+            self._give_up(f"{launch.name}: {counted(count, 'job')} left undone before")
 
     def _wait(self) -> None:
         self.timeouts.sleep(self.timeouts.poll_s)
@@ -264,7 +264,7 @@ class RunWatch:
                 when = last.heartbeat_at or self.work.clock.now
                 self.local_results.interrupt(job, f"interrupted: {reason}", when, state.machine)
         begun = f"begun {state.attempts} times; " if state.attempts > 1 else ""
-        self._give_up(f"{_part_name(part, state)}: {len(missing)} jobs left undone: {begun}{why}")
+        self._give_up(f"{_part_name(part, state)}: {counted(len(missing), 'job')} left undone: {begun}{why}")
 
     def _give_up(self, line: str) -> None:
         self.given_up.append(f"{line}; the same command plans them again")
@@ -293,7 +293,7 @@ class RunWatch:
         if launch is None:
             if not self.launched:  # nothing is promised that could come back
                 reason = f"what is left of --max-usd, US$ {max(left_usd or 0.0, 0.0):.2f}, is not enough"
-                self._give_up(f"{part.name}: {len(left)} jobs left undone: {reason}")
+                self._give_up(f"{part.name}: {counted(len(left), 'job')} left undone: {reason}")
                 self._over.add(part.name)
             return
         self.put_part(part, left)
@@ -311,7 +311,7 @@ class RunWatch:
         except LaunchRefused as error:
             self.journal.drop_launch(launch.name)
             self._over.add(launch.name)
-            self._give_up(f"{part.name}: {len(self.local_results.left(part))} jobs left undone: {error}")
+            self._give_up(f"{part.name}: {counted(len(self.local_results.left(part)), 'job')} left undone: {error}")
 
     def _ready(self, part: PlannedPart) -> bool:
         """Return whether each needed index is in the storage, or its builder has ended without it."""

@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 HEARTBEAT_VARIABLE = "HARNESS_HEARTBEAT_S"
 LOG = "log.txt"
 # The end of a worker that was told to stop.
-STOPPED = "a signal ended the agent"
+STOPPED = "a signal ended the worker"
 _MOST_LOG_BYTES = 256 << 10
 # The engine may be silent for as long while it loads an image.
 _ENGINE_S = 3600
@@ -148,7 +148,7 @@ class Worker:
     def live(self) -> bool:
         """Do the part, report every failure, return whether all is done."""
         self._status_file.unlink(missing_ok=True)
-        detail, stopped = "the agent was ended", False
+        detail, stopped = "the worker was ended", False
         heartbeats = threading.Thread(target=self._send_heartbeats, name="heartbeats", daemon=True)
         try:
             heartbeats.start()
@@ -158,7 +158,7 @@ class Worker:
         except KeyboardInterrupt:
             detail, stopped = STOPPED, True
         except Exception as error:
-            detail = f"the agent failed: {type(error).__name__}: {error}"
+            detail = f"the worker failed: {type(error).__name__}: {error}"
             raise
         finally:
             self._stop.set()

@@ -210,7 +210,7 @@ def test_silent_workers_part_goes_to_another(scene: Scene) -> None:
 
 @pytest.mark.parametrize(
     ("detail", "cut_off", "phase"),
-    [("", False, ENDED), ("a signal ended the agent", True, WAITING), ("exit code 1", False, ENDED)],
+    [("", False, ENDED), ("a signal ended the worker", True, WAITING), ("exit code 1", False, ENDED)],
 )
 def test_ended_part_is_free_only_if_its_worker_was_stopped(
     scene: Scene, detail: str, cut_off: bool, phase: str

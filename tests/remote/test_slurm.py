@@ -519,11 +519,19 @@ def test_worker_that_a_person_started_goes_on_while_the_task_ended(scene: Scene)
 def test_cancelled_task_ends_the_part_for_this_command_and_the_next_submits_it(scene: Scene) -> None:
     scene.look()
     worker = scene.claim("11_1")
-    scene.end(worker, "a signal ended the agent", cut_off=True)
+    scene.end(worker, "a signal ended the worker", cut_off=True)
     state = scene.look("11_1 CANCELLED vm")["001"]
     assert (state.phase, state.reason) == (ENDED, "the task was cancelled (Slurm's task 11_1 on vm)")
     scene.command()
     assert scene.look("11_1 CANCELLED vm")["001"].phase == WAITING and len(scene.slurm.scripts) == 2
+
+
+def test_tasks_that_were_cancelled_before_they_began_end_their_parts(scene: Scene) -> None:
+    """Slurm shows them as one line without a number: ``scancel --user=me``."""
+    scene.look()
+    state = scene.look("11_N/A CANCELLED  Resources")["001"]
+    assert (state.phase, state.reason) == (ENDED, "the task was cancelled (Slurm's task 11_1)")
+    assert len(scene.slurm.scripts) == 1, "nothing is submitted again"
 
 
 def test_task_that_waited_in_vain_is_submitted_again_without_its_builder(

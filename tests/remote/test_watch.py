@@ -381,7 +381,7 @@ def test_launch_waits_for_promised_money_that_is_left_or_spent(scene: Scene, sec
     if seconds is None:
         assert watch._tick()
         (line,) = watch.given_up
-        assert line.startswith("q: 1 jobs left undone: what is left of --max-usd, US$ ")
+        assert line.startswith("q: 1 job left undone: what is left of --max-usd, US$ ")
         return
     watch._tick()
     assert [launch.name for launch in scene.backend.launched] == ["p", "q"]
@@ -484,7 +484,7 @@ def test_last_command_reports_jobs_that_earlier_ones_gave_up(scene: Scene) -> No
     scene.hand_over("q", 1)
     scene.backend.over("q")
     again.run()
-    assert any("p: 1 jobs left undone" in line or line.startswith("p") for line in again.given_up)
+    assert any("p: 1 job left undone" in line or line.startswith("p") for line in again.given_up)
 
 
 def test_worker_that_does_not_end_is_given_up_and_costs_its_whole_limit(scene: Scene) -> None:

@@ -161,7 +161,7 @@ def test_unexpected_error_is_in_the_end_record(
     monkeypatch.setattr(Worker, "_fetch", lambda *_: int("x"))
     with pytest.raises(ValueError, match="invalid literal"):
         live(planning, tmp_path / "worker")
-    assert end(planning).detail == "the agent failed: ValueError: invalid literal for int() with base 10: 'x'"
+    assert end(planning).detail == "the worker failed: ValueError: invalid literal for int() with base 10: 'x'"
 
 
 def test_end_record_is_retried(
@@ -214,7 +214,7 @@ def test_sigterm_is_in_the_end_record(planning: Planning, service: imds.Metadata
         time.sleep(0.05)
     child.send_signal(signal.SIGTERM)
     assert child.wait(timeout=60) == 1
-    assert end(planning).detail == "a signal ended the agent" and end(planning).cut_off
+    assert end(planning).detail == "a signal ended the worker" and end(planning).cut_off
 
 
 def test_wrong_arguments_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -114,7 +114,9 @@ def _isolation(result: Result) -> Iterator[Doubt]:
         yield invalid(Cause.ISOLATION, text)
     elif isolation.mark:
         docker = again(result.spec.cell, launcher="docker")
-        yield remark(Cause.ISOLATION, f"{text}; not comparable with container results; {docker}")
+        held = "memory_bytes" in isolation.enforced
+        what = "compare it with rows of this isolation" if held else f"not comparable with container results; {docker}"
+        yield remark(Cause.ISOLATION, f"{text}; {what}")
 
 
 def _preparation(results: Sequence[Result]) -> Iterator[Doubt]:
