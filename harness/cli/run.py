@@ -237,7 +237,7 @@ subject_options = record_options(
     "--work",
     metavar="PLACE",
     envvar="HARNESS_WORK",
-    help="Where machines exchange files. ec2, batch: s3://BUCKET[/PREFIX]. docker, apptainer, process: a folder that they share;"
+    help="Where machines exchange files. ec2, batch: s3://BUCKET[/PREFIX]. Other launchers: a folder that they share;"
     " workers (`harness worker`) measure there.  [env: HARNESS_WORK]",
 )
 @click.option("--on", type=click.Choice([SLURM]), help="slurm: have Slurm start the workers of --work FOLDER.")
