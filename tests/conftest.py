@@ -54,7 +54,7 @@ _ENOUGH_S, _COPY_BYTES = canary._ENOUGH_S, canary._COPY_BYTES
 
 BROWSER_ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 
-# scripts/test runs these last, when what they need is there, and finds their files by these words.
+# scripts/test runs these when what they need is there, and finds their files by these words.
 _PREPARED = ("docker", "browser", "tools", "cluster")
 
 # What takes longest begins first, so that no worker ends long after the others.

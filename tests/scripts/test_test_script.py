@@ -37,6 +37,7 @@ def checkout(tmp_path: Path) -> Path:
         (tmp_path / name).mkdir(parents=True)
     shutil.copy(SCRIPT, tmp_path / "scripts")
     (tmp_path / "tests" / "test_some.py").write_text("pytestmark = pytest.mark.docker")
+    (tmp_path / "tests" / "test_node.py").write_text("pytestmark = pytest.mark.cluster")
     for name, text in (
         (".venv/bin/python", PYTEST),
         (".venv/bin/harness", "#!/bin/sh\n"),
@@ -67,10 +68,11 @@ def runs(checkout: Path) -> list[str]:
 
 def test_script_runs_tests_with_an_engine_last(checkout: Path) -> None:
     assert started(checkout, "quick").wait(60) == 0
-    first, cluster, last = runs(checkout)
-    assert "not (docker or browser or tools or cluster) and not soak" in first and "tests/test_some.py" not in first
-    assert cluster == "cluster required: 1"
-    assert last.endswith("-m (docker or browser or tools or cluster) and not soak tests/test_some.py")
+    *aside, last = runs(checkout)
+    on_cluster, first, cluster = sorted(aside)
+    assert "not (docker or browser or tools or cluster) and not soak" in first and "tests/test_" not in first
+    assert on_cluster.endswith("-m cluster and not soak tests/test_node.py") and cluster == "cluster required: 1"
+    assert last.endswith("-m (docker or browser or tools) and not cluster and not soak tests/test_some.py")
     assert list((checkout / "memory").iterdir()) == [], "nothing temporary is left"
 
 
@@ -86,10 +88,10 @@ def test_soak_runs_calibration_alone_and_ends_with_a_verdict(checkout: Path, how
 
 def test_script_stops_on_ctrl_c(checkout: Path) -> None:
     process = started(checkout, "slow")
-    wait_until(lambda: len(runs(checkout)) == 1, "the first run")
+    wait_until(lambda: len(runs(checkout)) == 3, "the first runs")
     os.killpg(process.pid, signal.SIGINT)
     assert process.wait(60) == 130
-    assert len(runs(checkout)) == 1
+    assert len(runs(checkout)) == 3, "what came after them did not begin"
     assert list((checkout / "memory").iterdir()) == []
 
 
