@@ -116,8 +116,8 @@ def engine_errors() -> Iterator[None]:
         yield
     except (DockerException, requests.RequestException) as error:
         raise EngineError(
-            f"the Docker engine does not answer or refuses: {reason(error)}; see `harness doctor` (--launcher apptainer"
-            " and process need none)"
+            f"the Docker engine does not answer or refuses: {reason(error)}; see `harness doctor` (--launcher process"
+            " and --launcher apptainer need none)"
         ) from error
 
 

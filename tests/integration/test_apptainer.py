@@ -253,10 +253,7 @@ def test_killed_harness_leaves_nothing_and_the_same_command_goes_on(site: Site) 
     command = site.suite("killed", protocol(3, name="santhanam2023"), systems=["planted", "slow"])
     number = site.submit(command, ["--version"])
 
-    def running() -> list[psutil.Process]:
-        return [each for each in _left(site) if "harness.driver" in " ".join(_words(each))]
-
-    wait_until(lambda: site.stored("killed") and running(), "a job after a stored one")
+    wait_until(lambda: site.stored("killed") and _drivers(site), "a job after a stored one")
     stored = {job.result.key for job in site.stored("killed")}
     harness = next(each for each in _left(site) if {"run", "apptainer"} <= set(_words(each)))
     harness.kill()
@@ -274,7 +271,7 @@ def test_dead_slurmd_and_a_cancelled_step_lose_nothing_else(site: Site) -> None:
     number = site.submit(command)
     wait_until(lambda: _left(site), "a job")
     restart_slurmd()
-    wait_until(lambda: site.stored("cancelled") and _left(site) and site.steps(number), "a job after a stored one")
+    wait_until(lambda: site.stored("cancelled") and _drivers(site), "a job after a stored one")
     site.cluster.run_as_user(["scancel", "--signal=KILL", *site.steps(number)])
     site.cluster.wait(number, 60)
     ends = {job.result.outcome: str(job.result.detail) for job in site.stored("cancelled")}
@@ -297,6 +294,11 @@ def test_full_disk_is_not_the_systems_fault_and_the_same_command_goes_on(site: S
         mount("-o", "remount,size=64m", str(folder))
         said = site.job(command)
         assert [job.result.outcome for job in site.stored("full")] == [Outcome.OK], said
+
+
+def _drivers(site: Site) -> list[psutil.Process]:
+    """Return the user's jobs whose driver runs."""
+    return [each for each in _left(site) if "harness.driver" in " ".join(_words(each))]
 
 
 def _words(process: psutil.Process) -> list[str]:

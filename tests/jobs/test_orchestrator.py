@@ -370,7 +370,7 @@ def test_run_without_its_engine_says_what_is_kept_and_the_next_run_what_was_befo
     path = bench.suite(INTERLEAVED.format(1), profiles=["cpu1-mem1", "cpu2-mem4"])
     with pytest.raises(EngineError) as caught:
         bench.run(_Stopping(EngineError("the engine is gone"), 5), path)
-    message = "the engine is gone. 4 of 6 jobs are stored; start the engine and run the same command to go on"
+    message = "the engine is gone. 4 of 6 jobs are stored; then run the same command to go on"
     assert str(caught.value) == message and len(read_jobs(bench.results)) == 4
     assert bench.run(FakeLauncher(), path).done_before == 4
     assert bench.screen.getvalue().startswith("  4 of 6 jobs are stored from before\n")
