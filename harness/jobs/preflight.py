@@ -64,6 +64,8 @@ def gather(suite: Suite, options: RunOptions, launcher: Launcher) -> Inputs:
     plan = Planner(launcher).plan_gathered(gathered, absent, options)
     cannot = _cannot(plan, launcher)
     images = _missing_images(plan.inputs, [cell for cell, reason in cannot.items() if reason is None], launcher)
+    if images and not missing:
+        launcher.check_images(images.keys())
     # A run that goes on names its weights itself.
     shortages = list(_examine(plan, options, launcher, cannot, images, weights=bool(missing)))
     for shortage in shortages:
@@ -90,8 +92,12 @@ def lacking_images(images: Mapping[str, System], options: RunOptions, launcher: 
 
     Returns:
         The errors, by the names of the images.
+
+    Raises:
+        EngineError: images are missing, and this host cannot make them.
     """
     wanted = {name: system for name, system in images.items() if launcher.find(system) is None}
+    launcher.check_images(wanted.keys())
     reasons = missing_weights(wanted, launcher)
     for reason in reasons.values():
         log.info(f"  {reason}")

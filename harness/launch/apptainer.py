@@ -13,7 +13,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from functools import cached_property
@@ -23,10 +23,11 @@ from harness import child_process, filesystem
 from harness.driver import cgroup
 from harness.driver.procfs import OpenFiles, read_text
 from harness.driver.records import Envelope, Outcome
-from harness.errors import EngineError
-from harness.launch import allocation, cpu_placement, host, limits
+from harness.errors import EngineError, listed
+from harness.launch import allocation, connection, cpu_placement, host, limits
 from harness.launch.base import LaunchEnd, Launcher, LaunchRequest, Prepared, StopReason, thread_environment
 from harness.launch.checks import Check, Level
+from harness.launch.connection import engine_errors
 from harness.launch.gate import Gate, GateClosed
 from harness.launch.images import platforms, recipes, sif
 from harness.launch.images.systems import System
@@ -39,6 +40,7 @@ from harness.progress import Progress
 from harness.results.isolation import APPTAINER
 from harness.untrusted import max_output_bytes, one_line
 
+_PING_S = 10
 # The first version that has all options of below.
 _OLDEST = (1, 2)
 # No init of Apptainer's own inside, which takes 6 MB; no evaluation of the image's words; nothing of the user's.
@@ -66,14 +68,25 @@ class ApptainerLauncher(Launcher):
             fact, _, remedy = str(error).rpartition("; ")
             yield Check(Level.FAIL, "apptainer", fact, remedy)
             return
-        yield Check(Level.OK, "apptainer", f"{_version()}; each job runs in {holder.kind}")
+        room = f"{holder.room_bytes() // allocation.MIB} MiB are left for a job"
+        yield Check(Level.OK, "apptainer", f"{_version()}; each job runs in {holder.kind}; {room}")
 
     def check(self) -> None:
         """Raise EngineError unless jobs can run here, with limits."""
         _ = self._holder
 
-    def check_images(self) -> None:
-        """Do nothing: an image file that is there needs no engine, and a missing one says what makes it."""
+    def check_images(self, missing: Collection[str] = ()) -> None:
+        """Raise EngineError if image files are missing and no engine answers that could make them."""
+        if not missing:
+            return
+        try:
+            with engine_errors(), closing(connection.connect(_PING_S)) as client:
+                client.ping()
+        except EngineError as error:
+            raise EngineError(
+                f"{self.cache / sif.FOLDER} has no image of {listed(sorted(missing))}, and no engine answers here to"
+                " make one; run `harness stage SUITE FOLDER` on a machine with Docker or Podman, and copy the folder"
+            ) from error
 
     @cached_property
     def _holder(self) -> allocation.Holder:
@@ -108,15 +121,9 @@ class ApptainerLauncher(Launcher):
         """Return the system's image file; make it where a container engine answers."""
         if found := self.find(system):
             return found
+        self.check_images((system.image,))
         system = _here(system)
-        try:
-            return _prepared(system, sif.build(self.cache, self.cache, self.models, system))
-        except EngineError as error:
-            # No fault of the system: nothing is stored.
-            raise EngineError(
-                f"system {system.name!r}: {self.cache}/{sif.FOLDER} has no image of it, and no engine answers here to"
-                " make one; run `harness stage SUITE FOLDER` on a machine with Docker or Podman, and copy the folder"
-            ) from error
+        return _prepared(system, sif.build(self.cache, self.cache, self.models, system))
 
     def launch(self, job: LaunchRequest, progress: Progress) -> LaunchEnd:
         """Run one job in a container of its own, from start to end."""

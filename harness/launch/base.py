@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -162,8 +162,8 @@ class Launcher(ABC):
     def check(self) -> None:
         """Raise EngineError when this host can launch nothing."""
 
-    def check_images(self) -> None:
-        """Raise EngineError when this host can find and make no images, for jobs of other machines."""
+    def check_images(self, missing: Collection[str] = ()) -> None:  # noqa: ARG002 # of others
+        """Raise EngineError when this host cannot find images, or cannot make the missing ones; it need run no job."""
         self.check()
 
     def engine_version(self) -> str | None:

@@ -356,7 +356,12 @@ class SuiteRun:
         results = {job.result.key: job.result for job in read_jobs(self.store.folder)}
         ours = {(job.cell, job.job): job.key for part in begun.parts for job in part.jobs}
         expected = {(job.cell, job.spec.job): job.expected for job in draft.jobs}
-        finished = [(results[key], expected.get(place, Outcome.OK)) for place, key in ours.items() if key in results]
+        before = {result.key for result in draft.stored}
+        finished = [
+            (results[key], expected.get(place, Outcome.OK))
+            for place, key in ours.items()
+            if key in results and key not in before
+        ]
         # Jobs that a new plan takes for done, now that all are fetched; of a cell measured again in part the earlier.
         after = self._plan(results.values(), ended=True)
         keys = {job.latest.key for job in after if job.done and job.latest}
@@ -367,7 +372,7 @@ class SuiteRun:
             self.complaints.append(
                 f"STILL ALIVE AND COSTING MONEY: {', '.join(alive)}; end them with {self.backend.ending}"
             )
-        done_before = sum(job.done and (job.cell, job.spec.job) not in ours for job in draft.jobs)
+        done_before = sum(job.done for job in draft.jobs)
         return RunReport(RunSummary(done_before, tuple(finished), frozenset(keys)), tuple(self.complaints))
 
 

@@ -73,7 +73,8 @@ class RunWatch:
         self._indexes: set[str] = set()
         self._damaged: dict[str, str] = {}  # job or index -> what is wrong with it
         self._shown: dict[str, str] = {}
-        self._fetched = 0
+        left = sum(len(self.local_results.left(part)) for part in self._parts.values())
+        self._fetched = self._jobs - left  # an earlier command stored the others
         self._heard: float | None = None  # since when backend and storage answer
 
     def run(self) -> list[str]:

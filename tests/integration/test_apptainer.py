@@ -248,6 +248,14 @@ def test_run_outside_of_an_allocation_is_refused_in_one_line(site: Site) -> None
     assert "no Slurm allocation here" in done.stderr.splitlines()[-1]
 
 
+def test_missing_image_is_named_before_anything_is_measured(site: Site) -> None:
+    site.bench.plant("imageless")
+    command = site.suite("imageless", systems=["planted", "imageless"])
+    said = site.job([*command[:-1], str(site.cluster.folder / "empty-cache")])
+    assert "has no image of imageless, planted, and no engine answers here to make one; run `harness stage" in said
+    assert not site.stored("imageless") and "Traceback" not in said
+
+
 def test_killed_harness_leaves_nothing_and_the_same_command_goes_on(site: Site) -> None:
     """Not the batch script, whose end ends the allocation, but harness in it, as a crash would."""
     command = site.suite("killed", protocol(3, name="santhanam2023"), systems=["planted", "slow"])

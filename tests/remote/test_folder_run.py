@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from harness.driver.records import Outcome
-from harness.errors import UsageError
+from harness.errors import UsageError, counted
 from harness.remote import claims, folder_worker, journal, records
 from harness.remote.backend import ENDED, RUNNING, WAITING, PartState
 from harness.remote.folder_backend import FolderBackend
@@ -122,9 +122,17 @@ def test_killed_worker_is_replaced_and_no_job_is_measured_twice_or_lost(site: Si
     first.wait()
     before = site.uploaded()
     assert before and len(before) < 4
+    results = site.bench.results / "test-suite"
+    site.wait(lambda: any(results.rglob("result.json")))
+    submit.kill()
+    submit.wait()
+    stored = len(read_jobs(results))
+    submit = site.submit("process")
     site.worker("second")
     uploaded = site.end_of(submit)
-    jobs = read_jobs(site.bench.results / "test-suite")
+    said = f"{counted(4 - stored, 'job')} run, {stored} done before"
+    assert said in site.logs() and f"({stored} of 4 jobs)" in site.logs(), site.logs()
+    jobs = read_jobs(results)
     cells = Counter((job.result.spec.cell.system, job.result.spec.job) for job in jobs)
     assert cells == {("null", 0): 1, ("planted", 0): 1, ("planted", 1): 1, ("planted", 2): 1}
     assert {job.result.outcome for job in jobs} == {Outcome.OK}
