@@ -12,32 +12,30 @@ import re
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from harness import child_process, filesystem
 from harness.driver import cgroup
-from harness.driver.procfs import OpenFiles, read_text
+from harness.driver.procfs import ReadFile, read_text
 from harness.driver.records import Envelope, Outcome
 from harness.errors import EngineError, listed
-from harness.launch import allocation, connection, cpu_placement, host, limits
+from harness.launch import allocation, connection, cpu_placement, limits
 from harness.launch.base import LaunchEnd, Launcher, LaunchRequest, Prepared, StopReason, thread_environment
 from harness.launch.checks import Check, Level
 from harness.launch.connection import engine_errors
 from harness.launch.gate import Gate, GateClosed
 from harness.launch.images import platforms, recipes, sif
 from harness.launch.images.systems import System
-from harness.launch.monitor import gpu, rapl
 from harness.launch.monitor.canary import Canary
-from harness.launch.monitor.sampler import Sampler
 from harness.launch.monitor.sources import CgroupSource, ProcessTree
-from harness.launch.watch import CanaryLog, JobWatch, follow
+from harness.launch.observation import observed
 from harness.progress import Progress
 from harness.results.isolation import APPTAINER
+from harness.results.schema import Placement
 from harness.untrusted import max_output_bytes, one_line
 
 _PING_S = 10
@@ -148,47 +146,28 @@ class ApptainerLauncher(Launcher):
                 why = f"{command[0]} gave {len(gate.cpus)} CPUs, asked for {envelope.cpus}; {holder.remedy}"
                 return LaunchEnd(stopped=StopReason(Outcome.ENVELOPE_MISMATCH, why))
             job.write_spec(placement.cpuset)
-            stack.enter_context(host.aside(placement))
-            gpus = stack.enter_context(gpu.following(envelope.gpus))
-            packages = stack.enter_context(rapl.following(placement.cpus))
-            canary_log = CanaryLog(self._canary, placement, job, gpus)
-            canary_log.take("before")
             spare = cpu_placement.siblings(placement.cpus)
-            stopped = limits.limit_mismatch(held, envelope, placement.cpuset, spare)
-            if stopped:
+            if stopped := limits.limit_mismatch(held, envelope, placement.cpuset, spare):
                 stopped = replace(stopped, detail=f"{stopped.detail}; {holder.remedy}")
                 return LaunchEnd(stopped=stopped, placement=placement)
-            started, watch = time.monotonic(), JobWatch(job)
+            seen = stack.enter_context(observed(job, placement, self._canary))
+            seen.begin()
             gate.open(placement.cpus)
-            with closing(OpenFiles()) as files:
-                source = CgroupSource(replace(counted, read=files), placement.cpus, tree=ProcessTree(gate.pid))
-                with Sampler(source, gpus, packages) as sampler:
-                    stopped = follow(
-                        watch,
-                        gate.ended,
-                        progress,
-                        canary_log,
-                        sampler,
-                        lambda: limits.limit_change(held, placement.cpuset, spare),
-                    )
-                    if stopped:
-                        gate.kill()
-                    code = gate.result()
-                    # An image can leave the group and the parent that the gate kills.
-                    for pid in counted.threads() or ():
-                        if pid != gate.pid:
-                            with suppress(OSError):
-                                os.kill(pid, signal.SIGKILL)
-                    wall_s = time.monotonic() - started
-            canary_log.take("after")
+            with seen.sampling(partial(_source, counted, placement, gate)):
+                stopped = seen.follow(gate.ended, progress, lambda: limits.limit_change(held, placement.cpuset, spare))
+                if stopped:
+                    gate.kill()
+                code = gate.result()
+                # An image can leave the group and the parent that the gate kills.
+                for pid in counted.threads() or ():
+                    if pid != gate.pid:
+                        with suppress(OSError):
+                            os.kill(pid, signal.SIGKILL)
             oom = code is None and bool(holder.out_of_memory.search(gate.words()))
             if code is None and not oom:
-                stopped = stopped or StopReason(
-                    Outcome.INTERRUPTED, f"{command[0]} ended the job: {_last(gate.words())}"
-                )
-            return watch.launch_end(
-                sampler, canary_log, placement, wall_s, exit_code=code, oom_killed=oom, stopped=stopped, log=gate.log()
-            )
+                ended = StopReason(Outcome.INTERRUPTED, f"{command[0]} ended the job: {_last(gate.words())}")
+                stopped = stopped or ended
+            return seen.end(code, gate.log(), stopped, oom_killed=oom)
 
     def _command(self, job: LaunchRequest) -> list[str]:
         """Return the command of a job's container, with the paths and variables of a Docker container."""
@@ -248,6 +227,11 @@ def _groups(pid: int) -> tuple[cgroup.Cgroup, cgroup.Cgroup]:
     if held is None:
         raise EngineError(f"process {pid} shows no cgroup with a memory controller; mount /sys/fs/cgroup")
     return held, allocation.apart(held, ours)
+
+
+def _source(counted: cgroup.Cgroup, placement: Placement, gate: Gate, read: ReadFile) -> CgroupSource:
+    """Return the source of a job's counters: of its own cgroup, and CPU time of its processes without one."""
+    return CgroupSource(replace(counted, read=read), placement.cpus, tree=ProcessTree(gate.pid))
 
 
 def _last(said: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
@@ -19,11 +18,11 @@ from docker.errors import DockerException
 from docker.models.containers import Container
 
 from harness.driver import cgroup
-from harness.driver.procfs import OpenFiles, read_text
+from harness.driver.procfs import ReadFile, read_text
 from harness.driver.records import Outcome
 from harness.errors import EngineError, ImageError, UsageError
 from harness.filesystem import has_died
-from harness.launch import connection, cpu_placement, host, podman
+from harness.launch import connection, cpu_placement, podman
 from harness.launch.base import LaunchEnd, Launcher, LaunchRequest, Prepared, StopReason
 from harness.launch.checks import Check, Level, warn_if
 from harness.launch.connection import engine_errors
@@ -40,11 +39,9 @@ from harness.launch.images.builder import Image, ImageBuilder
 from harness.launch.images.engine_build import BuildLimits
 from harness.launch.images.systems import System
 from harness.launch.limits import limit_change, limit_mismatch
-from harness.launch.monitor import gpu, rapl
 from harness.launch.monitor.canary import Canary
-from harness.launch.monitor.sampler import Sampler
 from harness.launch.monitor.sources import CgroupSource, JobSource
-from harness.launch.watch import CanaryLog, JobWatch, follow
+from harness.launch.observation import observed
 from harness.progress import Progress, silent
 from harness.results.isolation import CONTAINER
 from harness.results.schema import Placement
@@ -168,44 +165,28 @@ class DockerLauncher(Launcher):
             placement = stack.enter_context(cpu_placement.placed(envelope.cpus))
             job.write_spec(placement.cpuset)
             _open_to_job_user(job)
-            stack.enter_context(host.aside(placement))
             stack.enter_context(engine_errors())
             try:
                 container = stack.enter_context(_created(self.client, job, placement))
             except docker.errors.APIError as error:  # the engine answers, so other jobs may run
                 return LaunchEnd(stopped=_refused(error), placement=placement)
-            # GPUs before the start: the baseline is what they hold without the job.
-            gpus = stack.enter_context(gpu.following(envelope.gpus))
-            packages = stack.enter_context(rapl.following(placement.cpus))
-            canary = CanaryLog(self._canary, placement, job, gpus)
-            canary.take("before")
-            started, watch = time.monotonic(), JobWatch(job)
-            refused = _start(container)
-            if refused:
+            seen = stack.enter_context(observed(job, placement, self._canary))
+            seen.begin()
+            if refused := _start(container):
                 return LaunchEnd(stopped=refused, placement=placement)
             waiting = ContainerWait(container)
             group = _group(container)
-            with _sampling(group, placement, gpus, packages) as sampler:
-                stopped = limit_mismatch(group, envelope, placement.cpuset) or follow(
-                    watch, waiting.ended, progress, canary, sampler, lambda: limit_change(group, placement.cpuset)
+            with seen.sampling(partial(_source, group, placement)):
+                stopped = limit_mismatch(group, envelope, placement.cpuset) or seen.follow(
+                    waiting.ended, progress, lambda: limit_change(group, placement.cpuset)
                 )
                 if stopped:
                     _kill(container)
             waiting.result()
-            wall_s = time.monotonic() - started
             container.reload()
             state = container.attrs["State"]
-            canary.take("after")
-            return watch.launch_end(
-                sampler,
-                canary,
-                placement,
-                wall_s,
-                exit_code=state["ExitCode"],
-                oom_killed=bool(state["OOMKilled"]),
-                stopped=stopped,
-                log=container.logs()[-LOG_BYTES:],  # the engine keeps no more of it than `create_arguments` allows
-            )
+            log = container.logs()[-LOG_BYTES:]  # the engine keeps no more of it than `create_arguments` allows
+            return seen.end(state["ExitCode"], log, stopped, oom_killed=bool(state["OOMKilled"]))
 
     def throttle(self, job: LaunchRequest, quota: tuple[int, int]) -> None:
         """Set a CPU quota on the one running container of this job."""
@@ -304,18 +285,9 @@ def _group(container: Container) -> cgroup.Cgroup | None:
     return group_of(container.id or "?", membership)
 
 
-@contextmanager
-def _sampling(
-    group: cgroup.Cgroup | None,
-    placement: Placement,
-    gpus: gpu.JobGpus | None,
-    packages: rapl.PackageCounters | None,
-) -> Iterator[Sampler]:
-    """Sample the container's cgroup from the host, where the host shows it."""
-    with closing(OpenFiles()) as files:
-        source = CgroupSource(replace(group, read=files), placement.cpus) if group else JobSource()
-        with Sampler(source, gpus, packages) as sampler:
-            yield sampler
+def _source(group: cgroup.Cgroup | None, placement: Placement, read: ReadFile) -> JobSource:
+    """Return the source of the container's counters, where the host shows its cgroup."""
+    return CgroupSource(replace(group, read=read), placement.cpus) if group else JobSource()
 
 
 def group_of(container_id: str, membership: str) -> cgroup.Cgroup | None:

@@ -14,7 +14,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,16 +21,14 @@ from harness import filesystem
 from harness.config import page
 from harness.driver.records import Outcome, digest
 from harness.errors import ImageError
-from harness.launch import cpu_placement, host
+from harness.launch import cpu_placement
 from harness.launch.base import LaunchEnd, Launcher, LaunchRequest, Prepared, StopReason, thread_environment
 from harness.launch.checks import Check, warn_if
 from harness.launch.images import assets, driver_code, locks, platforms, recipes
 from harness.launch.images.systems import WHOLE_ENGINE, System
-from harness.launch.monitor import gpu, rapl
 from harness.launch.monitor.canary import Canary
-from harness.launch.monitor.sampler import Sampler
 from harness.launch.monitor.sources import ProcessSource
-from harness.launch.watch import CanaryLog, JobWatch, follow
+from harness.launch.observation import observed
 from harness.progress import Progress
 from harness.results.isolation import PROCESS
 from harness.untrusted import MAX_TEXT, one_line
@@ -146,16 +143,12 @@ class ProcessLauncher(Launcher):
         with (
             cpu_placement.placed(job.spec.envelope.cpus) as placement,
             (job.folder / "log").open("w+b") as log,
-            host.aside(placement),
-            gpu.following(job.spec.envelope.gpus) as gpus,
-            rapl.following(placement.cpus) as packages,
+            observed(job, placement, self._canary) as seen,
         ):
             job.write_spec(placement.cpuset)
             before = _entries(job)
-            canary_log = CanaryLog(self._canary, placement, job, gpus)
-            canary_log.take("before")
             code = _START.format(cpus=set(placement.cpus), read_only="" if job.may_write_index else _READ_ONLY)
-            started, watch = time.monotonic(), JobWatch(job)
+            seen.begin()
             child = subprocess.Popen(
                 self.command([self._python or sys.executable, "-c", code]),
                 env=self._environment(job),
@@ -167,22 +160,17 @@ class ProcessLauncher(Launcher):
             )
             ended = threading.Event()
             threading.Thread(target=_wait, args=(child, ended), daemon=True, name="child-wait").start()
-            with Sampler(ProcessSource(child.pid, placement.cpus), gpus, packages) as sampler:
+            with seen.sampling(lambda _: ProcessSource(child.pid, placement.cpus)):
                 try:
-                    stopped = follow(watch, ended, progress, canary_log, sampler)
+                    stopped = seen.follow(ended, progress)
                 finally:
                     _kill_group(child)
-            wall_s = time.monotonic() - started
             if changed := _changed(before, _entries(job)):
                 stopped = stopped or changed
                 # Without facts.json the changed index does not count as built (harness.jobs.indexes).
                 (job.index_dir.parent / "facts.json").unlink(missing_ok=True)
-            canary_log.take("after")
             log.seek(max(0, log.seek(0, os.SEEK_END) - _LOG_BYTES))  # its end tells most
-            text = log.read(_LOG_BYTES)
-        return watch.launch_end(
-            sampler, canary_log, placement, wall_s, exit_code=child.returncode, log=text, stopped=stopped
-        )
+            return seen.end(child.returncode, log.read(_LOG_BYTES), stopped)
 
     def command(self, driver: list[str]) -> list[str]:
         """Return the command that runs the driver; another launcher may put one in front that keeps its process id."""

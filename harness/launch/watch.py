@@ -20,7 +20,7 @@ from pathlib import Path
 from harness.driver.output import EVENTS, SAMPLES
 from harness.driver.records import Outcome, to_json
 from harness.driver.scenarios import planned_queries
-from harness.launch.base import LaunchEnd, LaunchRequest, StopReason, TrialTimes
+from harness.launch.base import LaunchRequest, StopReason, TrialTimes
 from harness.launch.monitor.canary import Canary
 from harness.launch.monitor.gpu import JobGpus
 from harness.launch.monitor.sampler import Sampler
@@ -280,36 +280,6 @@ class JobWatch:
 
     def _refuse(self, why: str) -> None:
         self._wrong = self._wrong or StopReason(Outcome.BAD_OUTPUT, why)
-
-    def launch_end(
-        self,
-        sampler: Sampler,
-        canary_log: CanaryLog,
-        placement: Placement,
-        wall_s: float,
-        *,
-        exit_code: int | None,
-        log: bytes,
-        stopped: StopReason | None,
-        oom_killed: bool = False,
-    ) -> LaunchEnd:
-        """Return the end of the job with all that was seen of it."""
-        return LaunchEnd(
-            exit_code=exit_code,
-            oom_killed=oom_killed,
-            oom_kills=sampler.oom_kills,
-            throttled_periods=sampler.throttled_periods,
-            stopped=stopped,
-            memory=sampler.memory(),
-            wall_s=wall_s,
-            log=log,
-            counters=sampler.counters(),
-            gpus=sampler.gpus(),
-            canary=tuple(canary_log.taken),
-            placement=placement,
-            handed=tuple(self.handed),
-            ready_s=self.ready_s,
-        )
 
 
 def most_index_bytes(job: LaunchRequest) -> int:
