@@ -107,7 +107,7 @@ def site(engine: object) -> Iterator[Site]:
         shutil.copytree(ENGINE, folder / "engines" / "hostile")
         for misdeed in WRONG:
             bench.plant(misdeed, misdeed=misdeed, at=3)
-        bench.plant("slow", service_s=0.2)
+        bench.plant("slow", service_s=0.15)
         bench.plant("filling", misdeed="some_files", at=3)
         for system in _SYSTEMS:
             attack_suite(bench, ["none"], system=system)
