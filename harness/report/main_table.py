@@ -197,9 +197,8 @@ def _machine(row: Row) -> str:
     parts += map(str, (*machine.gpu_models, *filter(None, [machine.instance_type])))
     parts.append(f"kernel {machine.kernel}")
     parts.append("cgroup version unknown" if machine.cgroup_version is None else f"cgroup v{machine.cgroup_version}")
-    if engine := str(machine.docker_version or ""):  # Podman's version has its name
-        named = row.isolation.engine is None and engine.startswith("Podman ")
-        parts.append(engine if named else f"{row.isolation.engine or 'Docker'} {engine}")
+    if version := str(machine.docker_version or ""):  # of Podman it begins with the name
+        parts.append(f"{row.isolation.engine or 'Docker'} {version}" if version[0].isdigit() else version)
     head, _, changed = str(machine.harness_commit or "").partition("-")
     commit = f" ({head[:12]}{' with changes' if changed else ''})" if head else ""
     parts.append(f"harness {machine.harness_version}{commit}")

@@ -56,6 +56,20 @@ def test_gpu_memory_has_a_column_only_with_a_gpu(table: Table) -> None:
     assert third == "—"
 
 
+def test_engine_of_the_rows_is_named_once(table: Table) -> None:
+    def text(version: str) -> str:
+        rows = [
+            dataclasses.replace(
+                row, machine=row.machine and dataclasses.replace(row.machine, docker_version=ForeignText(version))
+            )
+            for row in table.rows
+        ]
+        return report.render(dataclasses.replace(table, rows=tuple(rows)), "md")
+
+    assert "Docker 27.1, " in text("27.1")
+    assert "Podman 4.3.1, " in text("Podman 4.3.1") and "Docker" not in text("Podman 4.3.1")
+
+
 def test_row_of_the_papers_warm_up_is_marked_in_its_cell(table: Table) -> None:
     rows = (*table.rows[:2], dataclasses.replace(table.rows[2], one_pass_warmup=10), *table.rows[3:])
     section = main_table.table_section(dataclasses.replace(table, rows=rows), untrusted.one_line)
