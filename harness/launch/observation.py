@@ -19,7 +19,7 @@ from harness.progress import Progress
 from harness.results.schema import Placement
 
 
-class Observation:
+class ObservedJob:
     """One job, seen from outside; made by :func:`observed`."""
 
     def __init__(
@@ -80,7 +80,7 @@ class Observation:
 
 
 @contextmanager
-def observed(job: LaunchRequest, placement: Placement, canary: Canary) -> Iterator[Observation]:
+def observed(job: LaunchRequest, placement: Placement, canary: Canary) -> Iterator[ObservedJob]:
     """Observe a job from before its start: harness leaves its CPUs, and the machine's speed is read.
 
     What GPUs hold now is their baseline, so the job must not run yet.
@@ -92,4 +92,4 @@ def observed(job: LaunchRequest, placement: Placement, canary: Canary) -> Iterat
     ):
         canary_log = CanaryLog(canary, placement, job, gpus)
         canary_log.take("before")
-        yield Observation(job, placement, canary_log, gpus, packages)
+        yield ObservedJob(job, placement, canary_log, gpus, packages)

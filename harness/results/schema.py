@@ -41,6 +41,8 @@ CLOCK_SLACK_S = 0.05
 JUDGED_HITS = "judged-hits.trec.gz"
 # The depths of the answers in those texts.
 ANSWER_DEPTHS = "answer-depths.tsv.gz"
+# So ends the source of a job's counters where no cgroup counts its CPU time (:class:`Memory`).
+CPU_OF_PROCESSES = ", CPU time of processes"
 # The engine of stored rankings.  The run of a first stage has as its tag the system that made it, with this and a slash
 # in front for a stored ranking, which was not measured.
 STORED_RUN = "fixed-run"

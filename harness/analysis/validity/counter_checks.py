@@ -24,7 +24,7 @@ from harness.analysis.validity.sample_checks import SampleFacts
 from harness.driver.records import Envelope
 from harness.errors import counted
 from harness.results.isolation import CounterScope
-from harness.results.schema import Counters, GpuUse, Observed, Result
+from harness.results.schema import CPU_OF_PROCESSES, Counters, GpuUse, Observed, Result
 
 MAX_STEAL = 0.01
 # Harness's own sampling must stay well below this if it shares the job's CPUs.
@@ -68,6 +68,7 @@ def check(results: Sequence[Result], levels: machine_speed.Levels, facts: Sample
     return [
         *limits("job", [result.observed for result in results]),
         *_unread(results),
+        *_summed(results),
         *_uncovered(results),
         *taken("job", [(each.observed, each.spec.envelope) for each in covered]),
         *_crowded(covered),
@@ -126,6 +127,17 @@ def _unread(results: Sequence[Result]) -> Iterator[Doubt]:
         )
     elif silent:
         yield Doubt(Cause.COUNTERS, f"the kernel's counters of this job could not be read{where}")
+
+
+def _summed(results: Sequence[Result]) -> Iterator[Doubt]:
+    """Find jobs whose own cgroup does not count CPU time, as in steps of Slurm without accounting."""
+    summed = [result for result in results if (result.observed.memory.source or "").endswith(CPU_OF_PROCESSES)]
+    if summed:
+        yield remark(
+            Cause.COUNTERS,
+            f"no cgroup counts the job's CPU time{of_jobs(len(summed), len(results))}, so it is the sum over processes:"
+            " those that lived for less than a reading are missing",
+        )
 
 
 def _uncovered(results: Sequence[Result]) -> Iterator[Doubt]:

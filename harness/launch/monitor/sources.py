@@ -18,6 +18,7 @@ import psutil
 from harness.driver.cgroup import Cgroup
 from harness.driver.procfs import parse_list, read_text
 from harness.launch.monitor.traces import CounterReading, MemoryNow
+from harness.results.schema import CPU_OF_PROCESSES
 
 _PROC = Path("/proc")
 _ONLINE = Path("/sys/devices/system/cpu/online")
@@ -49,7 +50,7 @@ class CgroupSource(JobSource):
     def __init__(self, group: Cgroup, cpus: Iterable[int], proc: Path = _PROC, tree: ProcessTree | None = None) -> None:
         self._group = group
         self._tree, self._tree_ns = tree if tree and group.cpu_ns() is None else None, Totals()
-        self.name = f"cgroup v{group.version}" + (", CPU time of processes" if self._tree else "")
+        self.name = f"cgroup v{group.version}" + (CPU_OF_PROCESSES if self._tree else "")
         self._cpus = tuple(cpus)
         self._proc, self._wait_ns = proc, Totals()
 

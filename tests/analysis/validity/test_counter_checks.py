@@ -15,7 +15,7 @@ from harness.analysis.validity.findings import of_cell
 from harness.analysis.validity.sample_checks import SampleFacts
 from harness.driver.records import Envelope, Phase
 from harness.results.isolation import PROCESS
-from harness.results.schema import Counters, GpuReading, GpuUse, Placement, Result
+from harness.results.schema import CPU_OF_PROCESSES, Counters, GpuReading, GpuUse, Placement, Result
 from tests.support import sample_records
 from tests.support.sample_records import canary, quiet, result
 
@@ -55,6 +55,15 @@ def test_job_without_counters_is_not_clean() -> None:
     (finding,) = findings(result(), result(job=1, counters=Counters()))
     assert "could not be read (in 1 of 2 jobs)" in finding.text
     assert findings(result(counters=Counters(), isolation=PROCESS.name)) == []
+
+
+def test_cpu_time_that_no_cgroup_counts_is_a_remark() -> None:
+    summed = result(memory=replace(result().observed.memory, source=f"cgroup v1{CPU_OF_PROCESSES}"))
+    (finding,) = findings(summed)
+    assert finding.validity is Validity.CLEAN and finding.cause is Cause.COUNTERS
+    assert "no cgroup counts the job's CPU time, so it is the sum over processes" in finding.text
+    (finding,) = findings(summed, result(job=1))
+    assert "CPU time (in 1 of 2 jobs), so it is" in finding.text
 
 
 @pytest.mark.parametrize(("trials_s", "expected"), [(4.9, False), (5.1, True), (19.9, True), (20.1, False)])
