@@ -15,6 +15,7 @@ import re
 import secrets
 import shutil
 import socket
+import stat
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
@@ -264,6 +265,31 @@ def link_tree(source: Path, target: Path, *, copies: bool) -> None:
         elif copies or not _linked(entry.path, path):
             shutil.copyfile(entry.path, path, follow_symlinks=False)
             path.chmod(0o644)
+
+
+def copy_tree(source: Path, target: Path) -> None:
+    """Copy the files below ``source`` into a new folder, each with its owner and mode.
+
+    Raises:
+        OSError: an entry is not a regular file, cannot be read, or finds no room.
+    """
+    target.mkdir()
+    _as(source.lstat(), target)
+    for entry in walk(source):
+        path = target / os.path.relpath(entry.path, source)
+        if entry.is_dir(follow_symlinks=False):
+            path.mkdir()
+        elif entry.is_file(follow_symlinks=False):
+            shutil.copyfile(entry.path, path, follow_symlinks=False)
+        else:
+            raise OSError(errno.EINVAL, f"{entry.name!r} is not a regular file")
+        _as(entry.stat(follow_symlinks=False), path)
+
+
+def _as(status: os.stat_result, path: Path) -> None:
+    if os.getuid() == 0:
+        os.chown(path, status.st_uid, status.st_gid)
+    path.chmod(stat.S_IMODE(status.st_mode) & 0o777)
 
 
 def _linked(source: str, target: Path) -> bool:

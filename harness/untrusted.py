@@ -293,6 +293,15 @@ def bounded_lines(file: IO[bytes], max_bytes: int) -> Iterator[bytes]:
             return
 
 
+LAST_BYTES = 4096  # of a log that are searched for its last words
+
+
+def last_line(log: bytes) -> str:
+    """Return the last line of a log, as the end of a sentence."""
+    lines = log[-LAST_BYTES:].decode("utf-8", "replace").strip().splitlines()
+    return f"its last line: {one_line(lines[-1].strip()[:200], MAX_TEXT)}" if lines else "it printed nothing"
+
+
 def read_start(path: Path, max_bytes: int) -> bytes:
     """Read at most ``max_bytes`` from the start of a regular file."""
     with open_regular(path) as file:

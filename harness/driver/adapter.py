@@ -60,6 +60,10 @@ class Parameters(dict[str, Scalar]):
         raise MissingParameter(name)
 
 
+class QueryFailed(Exception):
+    """The service gave this query no answer: an error, or none in time.  The next query may get one."""
+
+
 class Adapter(ABC):
     """An engine under test.  One instance lives for one job: ``build``, or ``load``, ``search`` ..., ``close``.
 
@@ -67,7 +71,11 @@ class Adapter(ABC):
         params: the system's parameters, as its TOML gives them.
         envelope: the limits of this job; use ``envelope.cpus`` threads and no more.
         assets: folder of the files that the system's TOML names (weights, jars); read-only.
+
+    The adapter of a service is its client: ``service_url`` is the server's address, set before ``build`` and ``load``.
     """
+
+    service_url = ""
 
     def __init__(self, params: dict[str, Scalar], envelope: Envelope, assets: Path) -> None:
         self.params = params

@@ -95,6 +95,8 @@ SCENARIOS: dict[str, Callable[[Adapter, JobSpec, Output, QuerySource, Measuremen
 # The host looks at the machine before it hands over some of the queries; else they come at once.
 PAUSE_S = 60.0
 FIRST_POLL_S, POLL_S = 0.0005, 0.005
+# The file by which the host tells a client that its server was started, and when.
+SERVING = "serving.json"
 
 
 class JobPaths:
@@ -139,10 +141,11 @@ def main() -> int:
 
 def run_build(spec: JobSpec, paths: JobPaths, out: Output, measured: Measurement[str]) -> None:
     """Build the index under the clock, then verify it."""
+    client = _client(spec, paths, out)
     with out.phase("build", spec.corpus_size):
-        start = perf_counter_ns()
+        start = _start_ns(spec, paths)
         # Inside: imports count, because a build is paid for from its start.
-        adapter = _adapter(spec, paths)
+        adapter = client or _adapter(spec, paths)
         corpus = Corpus(paths.corpus, spec.corpus_size)
         adapter.build(corpus, paths.index, throttled(out.progress))
         resumed_s = adapter.resumed_s()
@@ -151,14 +154,17 @@ def run_build(spec: JobSpec, paths: JobPaths, out: Output, measured: Measurement
         # Outside: a build ends before its index is verified.
         adapter.verify_index(corpus, paths.index)
     measured.libraries, measured.device = adapter.libraries(), adapter.device()
+    if client:
+        client.close()
 
 
 def run_search(spec: JobSpec, paths: JobPaths, out: Output, measured: Measurement[str]) -> None:
     """Load the index, run the scenario, close the adapter."""
+    client = _client(spec, paths, out)
     with out.phase("load"):
-        start = perf_counter_ns()
+        start = _start_ns(spec, paths)
         # Inside: importing the engine is part of what a restart costs.
-        adapter = _adapter(spec, paths)
+        adapter = client or _adapter(spec, paths)
         adapter.load(paths.index)
         measured.load_s = (perf_counter_ns() - start) / 1e9
     threads = adapter.threads()
@@ -184,14 +190,39 @@ def _hand(spec: JobSpec, paths: JobPaths, out: Output, number: int) -> Sequence[
     if not spec.pause:
         return planned_queries(spec, number)
     out.pause(number)
-    go = paths.job / f"go-{number}"
+    return [Query(**query) for query in json.loads(_wait_for(paths.job / f"go-{number}"))]
+
+
+def _wait_for(path: Path) -> str:
+    """Return the text of a file once the host has written it."""
     deadline, poll_s = time.monotonic() + PAUSE_S, FIRST_POLL_S
-    while not go.exists():
+    while not path.exists():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"the host wrote no {go} within {PAUSE_S:g} s")
+            raise TimeoutError(f"the host wrote no {path} within {PAUSE_S:g} s")
         time.sleep(poll_s)
         poll_s = min(POLL_S, 2 * poll_s)
-    return [Query(**query) for query in json.loads(go.read_text(encoding="utf-8"))]
+    return path.read_text(encoding="utf-8")
+
+
+def _client(spec: JobSpec, paths: JobPaths, out: Output) -> Adapter | None:
+    """Return the client of a service, made before its server starts: what it imports is no part of a restart."""
+    if spec.service_url is None:
+        return None
+    with out.phase("client"):
+        adapter = _adapter(spec, paths)
+        adapter.service_url = spec.service_url
+    return adapter
+
+
+def _start_ns(spec: JobSpec, paths: JobPaths) -> int:
+    """Return the time from which a load or a build counts: now, or the start of the server's process.
+
+    Raises:
+        TimeoutError: the host started no server within :data:`PAUSE_S`.
+    """
+    if spec.service_url is None:
+        return perf_counter_ns()
+    return int(json.loads(_wait_for(paths.job / SERVING))["started_ns"])
 
 
 def _adapter(spec: JobSpec, paths: JobPaths) -> Adapter:

@@ -104,6 +104,7 @@ class JobSpec:
     until the host hands over theirs.
     The launcher sets ``cpuset`` once it has chosen CPUs; ``None``: any CPUs, as many as the envelope has.
     ``enforced`` names the fields of :class:`EffectiveEnvelope` that the launcher limits, which the driver verifies.
+    ``service_url`` is the address of the server that the adapter asks; ``None``: the engine is in this process.
     """
 
     kind: str
@@ -125,6 +126,7 @@ class JobSpec:
     warmup: tuple[Query, ...] = ()
     sample: tuple[Query, ...] = ()
     cpuset: Cpuset | None = None
+    service_url: str | None = None
     protocol_version: int = PROTOCOL_VERSION
 
 

@@ -242,6 +242,7 @@ def _search(
         fewer_hits_ok=prepared.system.fewer_hits_ok,
         warmup=warmup(),
         sample=queries(),
+        service_url=prepared.system.service_url("search"),
     )
     job = LaunchRequest(spec, prepared, folder, corpus.folder, index, _LIMITS, index_is_copy=writes)
     return collect(job, launcher.launch(job, silent), corpus.unknown)

@@ -11,7 +11,7 @@ import re
 import signal
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -22,7 +22,7 @@ from harness.driver.records import JobSpec, Measurement, Outcome
 from harness.errors import counted
 from harness.jobs.environment import shared_host
 from harness.jobs.job_samples import Sample, clock_contradiction, incomplete, read_samples, worked_s
-from harness.launch.base import LaunchEnd, LaunchRequest, StopReason
+from harness.launch.base import KILLED, LaunchEnd, LaunchRequest, StopReason
 from harness.results.reader import RESULT_BYTES, check_facts, parse_record
 from harness.results.schema import (
     CLOCK_SLACK_S,
@@ -35,10 +35,12 @@ from harness.results.schema import (
     job_key,
 )
 from harness.untrusted import (
+    LAST_BYTES,
     MAX_TEXT,
     ForeignText,
     check_names,
     foreign,
+    last_line,
     max_trials,
     mistake,
     one_line,
@@ -55,14 +57,11 @@ Measured = Measurement[ForeignText]
 _MEASUREMENT = TypeAdapter(Measured)
 # The share of a record that a measurement may take: the names of its phases come twice, and the record holds more.
 _MEASUREMENT_BYTES = RESULT_BYTES // 4
-_LAST_BYTES = 4096
-_KILLED = 137  # 128 + SIGKILL
 # Python's faulthandler writes these lines when a signal ends the process: the innermost frame comes first.
 _FATAL = re.compile(rb"^Fatal Python error: (.{1,200})$", re.MULTILINE)
 _FRAME = re.compile(rb'^  File "(.{1,4096})", line (\d{1,9}) in (.{1,200})$', re.MULTILINE)
 _REPORT_BYTES = 32 << 10
 _SIGNAL_NAMES = {signal.strsignal(each): each.name for each in signal.Signals}
-_AT_LIMIT = 0.98
 _OTHER_PHASES = 8  # load, warm-up, close or build, and some to spare
 # A job out of memory that the kernel does not kill: its file pages are dropped and read back at once.
 # Share of the limit: the kernel's own (page tables, slabs) and the last file pages take the rest.
@@ -175,6 +174,10 @@ def collect(job: LaunchRequest, ended: LaunchEnd, unknown_ids: Callable[[set[str
         unknown_ids: returns the document ids that the corpus does not have.
     """
     measurement, unreadable, unstorable = _measurement(job)
+    if measurement is not None and measurement.effective is not None and job.spec.service_url is not None:
+        # What is judged is the server; its client has limits of its own, which its driver verified.
+        server = ended.server and replace(ended.server, threads=measurement.effective.threads)
+        measurement = replace(measurement, effective=server)
     samples, doc_ids, wrong = read_samples(job)
     outcome, detail = _judge(job, ended, measurement, unreadable or unstorable)
     if outcome is Outcome.OK and measurement is not None:
@@ -242,21 +245,19 @@ def _judge(
     """Return the outcome, from the strongest evidence to the weakest."""
     limit = job.spec.envelope.memory_bytes >> 20
     if ended.oom_killed or ended.oom_kills:
-        what = "the job" if ended.exit_code == _KILLED else "one of its processes"
+        what = "the job" if ended.exit_code == KILLED else "one of its processes"
         return Outcome.OOM, f"the kernel killed {what} at the memory limit of {limit} MiB"
-    peak = ended.memory.peak_cgroup_bytes or 0
-    if ended.exit_code == _KILLED and not ended.stopped and peak >= _AT_LIMIT * job.spec.envelope.memory_bytes:
-        # Old engines on cgroup v2 miss the flag, and the counter went with the cgroup before we could read it.
-        return Outcome.OOM, f"killed (exit code {_KILLED}) with its memory at the limit of {limit} MiB"
+    if ended.lacked_memory(job.spec.envelope.memory_bytes):
+        return Outcome.OOM, f"killed (exit code {KILLED}) with its memory at the limit of {limit} MiB"
     if ended.stopped:
         return _stopped(job, ended, ended.stopped)
     if measurement is None:
-        if b"java.lang.OutOfMemoryError" in ended.log[-_LAST_BYTES:]:  # as -XX:+ExitOnOutOfMemoryError leaves it
-            return _lacked_memory(job, ended, f"the Java heap ran out; {_last_line(ended.log)}")
+        if b"java.lang.OutOfMemoryError" in ended.log[-LAST_BYTES:]:  # as -XX:+ExitOnOutOfMemoryError leaves it
+            return _lacked_memory(job, ended, f"the Java heap ran out; {last_line(ended.log)}")
         if fatal := _FATAL.search(ended.log):
             return Outcome.CRASH, f"ended with exit code {ended.exit_code}: {_signalled(ended.log, fatal)}"
         why = unreadable or "it left no measurement"
-        return Outcome.CRASH, f"ended with exit code {ended.exit_code}: {why}; {_last_line(ended.log)}"
+        return Outcome.CRASH, f"ended with exit code {ended.exit_code}: {why}; {last_line(ended.log)}"
     if measurement.outcome in (Outcome.TIMEOUT, Outcome.NOT_APPLICABLE, Outcome.INTERRUPTED):
         text = f"the image reported '{measurement.outcome.value}'; only the launcher may decide that"
         return Outcome.BAD_OUTPUT, text
@@ -273,7 +274,7 @@ def _judge(
     if wrong_limits:
         return Outcome.ENVELOPE_MISMATCH, one_line("; ".join(wrong_limits), MAX_TEXT)
     if ended.exit_code != 0:
-        return Outcome.CRASH, f"exit code {ended.exit_code} after a complete measurement; {_last_line(ended.log)}"
+        return Outcome.CRASH, f"exit code {ended.exit_code} after a complete measurement; {last_line(ended.log)}"
     needed = measurement.build_s if job.spec.kind == "build" else measurement.load_s
     before = measurement.resumed_s or 0.0
     if needed is None or not 0 <= before <= needed < float("inf"):
@@ -396,9 +397,4 @@ def _signalled(log: bytes, fatal: re.Match[bytes]) -> str:
     own = [frame for frame in frames if frame[0].endswith("/adapter.py")]
     places = dict.fromkeys(f"{'/'.join(file.split('/')[-2:])[-100:]} {line}" for file, line in [*frames[:1], *own[:1]])
     at = f" at {', called from '.join(places)}" if places else ""
-    return f"{one_line(f'{_SIGNAL_NAMES.get(name, name)}{at}', MAX_TEXT // 2)}; {_last_line(log[: fatal.start()])}"
-
-
-def _last_line(log: bytes) -> str:
-    lines = log[-_LAST_BYTES:].decode("utf-8", "replace").strip().splitlines()
-    return f"its last line: {one_line(lines[-1].strip()[:200], MAX_TEXT)}" if lines else "it printed nothing"
+    return f"{one_line(f'{_SIGNAL_NAMES.get(name, name)}{at}', MAX_TEXT // 2)}; {last_line(log[: fatal.start()])}"

@@ -161,6 +161,7 @@ def _job(
         envelope=envelope,
         enforced=launcher.isolation.enforced,
         corpus_size=corpus.size,
+        service_url=prepared.system.service_url("build"),
     )
     return LaunchRequest(spec, prepared, folder, corpus.folder, staging / "data", limits)
 

@@ -416,6 +416,7 @@ def _job_spec(inputs: Inputs, job: Planned, prepared: Prepared, enforced: tuple[
         warmup_cap=spec.warmup_cap or 0,
         warmup=sample.warmup,
         sample=sample.timed,
+        service_url=prepared.system.service_url("search"),
     )
 
 

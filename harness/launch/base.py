@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
-from harness.driver.records import Cpuset, Envelope, JobSpec, Outcome, to_json
+from harness.driver.records import Cpuset, EffectiveEnvelope, Envelope, JobSpec, Outcome, to_json
 from harness.errors import ImageError, UsageError
 from harness.launch import host
 from harness.launch.checks import Check
@@ -17,6 +17,10 @@ from harness.launch.monitor.traces import CounterTrace, GpuTrace, MemoryTrace
 from harness.progress import Progress
 from harness.results.isolation import Isolation
 from harness.results.schema import CanaryReading, Placement
+
+
+KILLED = 137  # 128 + SIGKILL
+_AT_LIMIT = 0.98
 
 
 @dataclass(frozen=True)
@@ -77,8 +81,10 @@ class LaunchRequest:
         The queries are left out: an adapter that knew them while it loads could answer them there, under no clock.
         """
         spec = replace(self.spec, warmup=(), sample=()) if self.spec.pause else self.spec
-        text = to_json(replace(spec, cpuset=cpuset))
-        (self.folder / "spec.json").write_text(text, encoding="utf-8")
+        written = {each.name: getattr(spec, each.name) for each in fields(spec)} | {"cpuset": cpuset}
+        if spec.service_url is None:  # images from before services know no such key
+            del written["service_url"]
+        (self.folder / "spec.json").write_text(to_json(written), encoding="utf-8")
 
 
 @dataclass(frozen=True)
@@ -111,6 +117,9 @@ class TrialTimes:
 class LaunchEnd:
     """End of a job, observed from outside; ``oom_kills`` and ``throttled_periods`` are the cgroup's counters.
 
+    Of a service all of this is the server's, and ``server`` holds the limits in force in its container, as read from
+    inside; ``None``: it did not say.
+
     ``canary`` holds the machine's readings before, between and after the trials, or before and after the build;
     ``handed`` the trials.  ``ready_s``: from the start until the job asked for its first queries.
     """
@@ -129,6 +138,13 @@ class LaunchEnd:
     placement: Placement | None = None
     handed: tuple[TrialTimes, ...] = ()
     ready_s: float | None = None
+    server: EffectiveEnvelope | None = None
+
+    def lacked_memory(self, limit_bytes: int) -> bool:
+        """Return whether the kernel killed it, or one of its processes, at its memory limit."""
+        # Old engines on cgroup v2 miss the flag, and the counter went with the cgroup before we could read it.
+        at_limit = (self.memory.peak_cgroup_bytes or 0) >= _AT_LIMIT * limit_bytes
+        return bool(self.oom_killed or self.oom_kills or (self.exit_code == KILLED and not self.stopped and at_limit))
 
 
 class Launcher(ABC):
@@ -143,6 +159,8 @@ class Launcher(ABC):
     options: frozenset[str] = frozenset()
     # Whether the launcher fetches systems' files at all, and a local folder of models besides the hub.
     fetches_files = True
+    # Whether it starts a server and its client apart.
+    runs_services = False
     models: Path | None = None
 
     def __init__(self, cache: Path, models: Path | None = None) -> None:
@@ -178,8 +196,10 @@ class Launcher(ABC):
         """Return the memory that one job may have here where its profile says nothing: an index build."""
         return host.memory_bytes() // 2
 
-    def cannot_run(self, system: System) -> str | None:  # noqa: ARG002 # a launcher of images runs all
+    def cannot_run(self, system: System) -> str | None:
         """Return why this launcher cannot run the system, or None."""
+        if any(part.service for part in system.parts) and not self.runs_services:
+            return "its server needs a container of its own, and its client another: take --launcher docker"
         return None
 
     @abstractmethod

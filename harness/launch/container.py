@@ -1,4 +1,4 @@
-"""The container of a job: how it is created, and its end."""
+"""The container of a job, from its creation to its removal."""
 
 from __future__ import annotations
 
@@ -6,22 +6,41 @@ import functools
 import os
 import resource
 import secrets
+import signal
 import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import docker
+import psutil
 import requests
 from docker.errors import DockerException
 from docker.models.containers import Container
 from docker.types import DeviceRequest, LogConfig, Mount, Ulimit
 
+from harness.driver import cgroup
+from harness.driver.procfs import ReadFile, read_text
+from harness.driver.records import Outcome
 from harness.errors import EngineError, ImageError
 from harness.filesystem import this_process
-from harness.launch.base import LaunchRequest, Prepared, thread_environment
+from harness.launch.base import LaunchRequest, Prepared, StopReason, thread_environment
 from harness.launch.connection import engine_errors
 from harness.launch.images import emulation, platforms
+from harness.launch.monitor.sources import CgroupSource, JobSource
 from harness.results.schema import Placement
-from harness.untrusted import max_output_bytes
+from harness.untrusted import max_output_bytes, one_line
+
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+# Words of the engine when the fault is the image's (its entry point, its user).
+_NO_START = ("OCI runtime", "executable file not found", "no such file or directory", "permission denied", "No command")
+# Words of Podman, whose status says nothing, about a container that has ended.
+_ENDED = "can only kill running containers"
+# Words of Docker and of Podman about a container that is going or gone.
+_REMOVED = ("is already in progress", "no such container", "no container with")
 
 # The label that names a container's owner.
 LABEL = "ir-harness.owner"
@@ -45,7 +64,7 @@ def create_arguments(job: LaunchRequest, placement: Placement, *, podman: bool =
         Mount("/index", str(job.index_dir), type="bind", read_only=not job.may_write_index),
     ]
     ulimits = [Ulimit(name="core", soft=0, hard=0)]
-    if job.spec.kind != "build":  # each file at most as large as all output; an index may be large
+    if not job.may_write_index:  # each file at most as large as all output; an index may be large
         most_bytes = max_output_bytes(job.spec)
         ulimits.append(Ulimit(name="fsize", soft=most_bytes, hard=most_bytes))
     for name, (number, most) in _PODMAN_ULIMITS.items() if podman else ():
@@ -111,14 +130,165 @@ def _platform(client: docker.DockerClient, digest: str) -> str:
 _KILL_S = 60
 
 
+@dataclass(frozen=True)
+class ContainerEnd:
+    """How a container ended, and the last of what it printed."""
+
+    exit_code: int
+    oom_killed: bool
+    log: bytes
+
+
+class JobContainer:
+    """One container of a job; made by :func:`created`, which removes it."""
+
+    def __init__(self, container: Container) -> None:
+        self._container = container
+        self._waiting: ContainerWait | None = None
+        self.id = str(container.id)
+        self.group: cgroup.Cgroup | None = None  # once it has started, where the host shows its cgroup
+        self.started_ns = (
+            0  # when its process started, on the monotonic clock; without its cgroup, when it was asked to
+        )
+
+    def start(self, also: threading.Event | None = None) -> StopReason | None:
+        """Start it; return why the engine does not.  Its end sets ``also`` too."""
+        self.started_ns = time.perf_counter_ns()
+        try:
+            self._container.start()
+        except docker.errors.APIError as error:
+            if "device driver" in str(error):
+                reason = "the engine cannot hand out GPUs; install the NVIDIA container toolkit"
+                return StopReason(Outcome.NOT_APPLICABLE, reason)
+            if any(words in str(error) for words in _NO_START):
+                return StopReason(
+                    Outcome.CRASH, f"the image does not start: {' '.join(str(error.explanation).split())[-300:]}"
+                )
+            return refused(error)
+        self._waiting = ContainerWait(self._container, also)
+        self._container.reload()
+        pid = self._container.attrs["State"]["Pid"]
+        membership = (read_text(Path(f"/proc/{pid}/cgroup")) or "") if pid else ""
+        self.group = group_of(self.id, membership)
+        if self.group is not None:
+            with suppress(psutil.Error):  # it has ended
+                age_s = time.time() - psutil.Process(pid).create_time()
+                self.started_ns = max(self.started_ns, time.perf_counter_ns() - round(age_s * 1e9))
+        return None
+
+    @property
+    def ended(self) -> threading.Event:
+        """The event of its end, once it has started."""
+        assert self._waiting is not None, "start comes before it"
+        return self._waiting.ended
+
+    def source(self, placement: Placement, read: ReadFile) -> JobSource:
+        """Return the source of its counters, where the host shows its cgroup."""
+        return CgroupSource(replace(self.group, read=read), placement.cpus) if self.group else JobSource()
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        """Send it a signal, unless it has ended."""
+        try:
+            self._container.kill(int(number))
+        except docker.errors.APIError as error:
+            if error.status_code not in (404, 409) and _ENDED not in str(error):  # it ended by itself
+                raise
+
+    def result(self) -> ContainerEnd:
+        """Return how it ended, once it has.
+
+        Raises:
+            EngineError: the engine went away and took its containers down, so their end says nothing about the job.
+        """
+        assert self._waiting is not None, "start comes before it"
+        self._waiting.result()
+        self._container.reload()
+        state = self._container.attrs["State"]
+        # The engine keeps no more of it than `create_arguments` allows.
+        return ContainerEnd(state["ExitCode"], bool(state["OOMKilled"]), self._container.logs()[-LOG_BYTES:])
+
+
+@contextmanager
+def created(client: docker.DockerClient, arguments: Mapping[str, Any]) -> Iterator[JobContainer]:
+    """Create a job's container; remove it at the end, also after an error."""
+    with _deferred_interrupts():  # else a container could stay for ever
+        container = client.containers.create(**arguments)
+    try:
+        yield JobContainer(container)
+    except BaseException:
+        with suppress(EngineError):  # the first error says more, and the next run sweeps
+            remove(container)
+        raise
+    remove(container)
+
+
+def open_to_job_user(job: LaunchRequest) -> None:
+    """Let the job's user read its spec and write its ``out/``: our umask may forbid both."""
+    job.folder.chmod(0o755)
+    (job.folder / "spec.json").chmod(0o644)
+    for folder in [job.out, *([job.index_dir] if job.may_write_index else [])]:
+        folder.chmod(0o755)
+        if os.getuid() == 0:
+            os.chown(folder, NOBODY, NOBODY)
+
+
+def refused(error: docker.errors.APIError) -> StopReason:
+    """Return the end of a job that the engine refuses: limits that it does not take are not the system's fault."""
+    outcome = Outcome.NOT_APPLICABLE if error.status_code == requests.codes.bad_request else Outcome.CRASH
+    return StopReason(outcome, f"the engine refuses this job: {one_line(str(error.explanation or error), 300)}")
+
+
+def group_of(container_id: str, membership: str) -> cgroup.Cgroup | None:
+    """Return a container's cgroup, or None where that is uncertain.
+
+    A remote engine's pids are not ours.  A process that is exiting shows as one of the root cgroup, on v1 for one
+    controller after the other: reading that would charge the whole host's memory to the job.
+    """
+    group = cgroup.of_process(membership)
+    if group is None:
+        return None
+    return group if all(container_id in str(folder) for folder in group.folders) else None
+
+
+def remove(container: Container) -> None:
+    """Remove a container, running or not."""
+    try:
+        with _deferred_interrupts():
+            container.remove(force=True, v=True)
+    except docker.errors.NotFound:
+        pass
+    except (DockerException, requests.RequestException) as error:
+        if any(words in str(error) for words in _REMOVED):  # another run removes it
+            return
+        raise EngineError(f"container {container.name} could not be removed: {error}; remove it by hand") from error
+
+
+@contextmanager
+def _deferred_interrupts() -> Iterator[None]:
+    """Defer stop signals until the block has ended; only the main thread gets any."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    received: list[int] = []
+    deferred = [number for number in _STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    handlers = {number: signal.signal(number, lambda given, _: received.append(given)) for number in deferred}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    if received:
+        raise KeyboardInterrupt
+
+
 class ContainerWait(threading.Thread):
     """A wait for a container's end through one open request, which costs the measured CPUs nothing."""
 
-    def __init__(self, container: Container) -> None:
+    def __init__(self, container: Container, also: threading.Event | None = None) -> None:
         super().__init__(daemon=True, name="container-wait")
         self._container = container
         self._broken = False
-        self.ended = threading.Event()
+        self.ended, self._also = threading.Event(), also
         self.start()
 
     def run(self) -> None:
@@ -129,6 +299,8 @@ class ContainerWait(threading.Thread):
             self._broken = True
         finally:
             self.ended.set()
+            if self._also:
+                self._also.set()
 
     def result(self) -> None:
         """Return when the container has ended.

@@ -3,57 +3,33 @@
 from __future__ import annotations
 
 import os
-import signal
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import replace
+from contextlib import ExitStack, closing
 from functools import cached_property, partial
 from pathlib import Path
 
 import docker
 import psutil
 import requests
-from docker.errors import DockerException
-from docker.models.containers import Container
 
 from harness.driver import cgroup
-from harness.driver.procfs import ReadFile, read_text
-from harness.driver.records import Outcome
 from harness.errors import EngineError, ImageError, UsageError
 from harness.filesystem import has_died
-from harness.launch import connection, cpu_placement, podman
-from harness.launch.base import LaunchEnd, Launcher, LaunchRequest, Prepared, StopReason
+from harness.launch import connection, container, cpu_placement, podman, service
+from harness.launch.base import LaunchEnd, Launcher, LaunchRequest, Prepared
 from harness.launch.checks import Check, Level, warn_if
 from harness.launch.connection import engine_errors
-from harness.launch.container import (
-    LABEL,
-    LOG_BYTES,
-    NOBODY,
-    ContainerWait,
-    create_arguments,
-    refuse_emulation,
-)
+from harness.launch.container import LABEL
 from harness.launch.images import emulation, platforms, recipes, side_by_side
 from harness.launch.images.builder import Image, ImageBuilder
 from harness.launch.images.engine_build import BuildLimits
 from harness.launch.images.systems import System
 from harness.launch.limits import limit_change, limit_mismatch
 from harness.launch.monitor.canary import Canary
-from harness.launch.monitor.sources import CgroupSource, JobSource
 from harness.launch.observation import observed
 from harness.progress import Progress, silent
 from harness.results.isolation import CONTAINER
-from harness.results.schema import Placement
-from harness.untrusted import one_line
-
-_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-# Words of the engine when the fault is the image's (its entry point, its user).
-_NO_START = ("OCI runtime", "executable file not found", "no such file or directory", "permission denied", "No command")
-# Words of Podman, whose status says nothing, about a container that has ended.
-_ENDED = "can only kill running containers"
-# Words of Docker and of Podman about a container that is going or gone.
-_REMOVED = ("is already in progress", "no such container", "no container with")
 
 
 class DockerLauncher(Launcher):
@@ -66,6 +42,7 @@ class DockerLauncher(Launcher):
     """
 
     isolation = CONTAINER
+    runs_services = True
     options = frozenset({"platform"})
 
     def __init__(
@@ -159,42 +136,41 @@ class DockerLauncher(Launcher):
             ImageError: its image is for another platform than the engine's.
         """
         if not self._emulated:
-            refuse_emulation(self.client, job.prepared)
+            container.refuse_emulation(self.client, job.prepared)
         envelope = job.spec.envelope
         with ExitStack() as stack:
             placement = stack.enter_context(cpu_placement.placed(envelope.cpus))
+            if job.spec.service_url is not None:
+                is_podman = podman.is_engine(self.client)
+                return service.launch(self.client, job, placement, self._canary, progress, podman=is_podman)
             job.write_spec(placement.cpuset)
-            _open_to_job_user(job)
+            container.open_to_job_user(job)
             stack.enter_context(engine_errors())
+            arguments = container.create_arguments(job, placement, podman=podman.is_engine(self.client))
             try:
-                container = stack.enter_context(_created(self.client, job, placement))
+                made = stack.enter_context(container.created(self.client, arguments))
             except docker.errors.APIError as error:  # the engine answers, so other jobs may run
-                return LaunchEnd(stopped=_refused(error), placement=placement)
+                return LaunchEnd(stopped=container.refused(error), placement=placement)
             seen = stack.enter_context(observed(job, placement, self._canary))
             seen.begin()
-            if refused := _start(container):
+            if refused := made.start():
                 return LaunchEnd(stopped=refused, placement=placement)
-            waiting = ContainerWait(container)
-            group = _group(container)
-            with seen.sampling(partial(_source, group, placement)):
-                stopped = limit_mismatch(group, envelope, placement.cpuset) or seen.follow(
-                    waiting.ended, progress, lambda: limit_change(group, placement.cpuset)
+            with seen.sampling(partial(made.source, placement)):
+                stopped = limit_mismatch(made.group, envelope, placement.cpuset) or seen.follow(
+                    made.ended, progress, lambda: limit_change(made.group, placement.cpuset)
                 )
                 if stopped:
-                    _kill(container)
-            waiting.result()
-            container.reload()
-            state = container.attrs["State"]
-            log = container.logs()[-LOG_BYTES:]  # the engine keeps no more of it than `create_arguments` allows
-            return seen.end(state["ExitCode"], log, stopped, oom_killed=bool(state["OOMKilled"]))
+                    made.kill()
+            ended = made.result()
+            return seen.end(ended.exit_code, ended.log, stopped, oom_killed=ended.oom_killed)
 
     def throttle(self, job: LaunchRequest, quota: tuple[int, int]) -> None:
         """Set a CPU quota on the one running container of this job."""
         name = f"harness-{job.spec.system}-{job.spec.kind}-"
-        for container in self.client.containers.list(filters={"name": name}, ignore_removed=True):
-            if str(job.folder) in {mount["Source"] for mount in container.attrs["Mounts"]}:
+        for running in self.client.containers.list(filters={"name": name}, ignore_removed=True):
+            if str(job.folder) in {mount["Source"] for mount in running.attrs["Mounts"]}:
                 try:
-                    container.update(cpu_quota=quota[0], cpu_period=quota[1])
+                    running.update(cpu_quota=quota[0], cpu_period=quota[1])
                 except docker.errors.NotFound as error:
                     if not podman.is_engine(self.client):
                         raise
@@ -206,10 +182,10 @@ class DockerLauncher(Launcher):
         removed = 0
         with engine_errors():
             # Sparse: a look at each would fail for one that another run is removing.
-            for container in self.client.containers.list(all=True, filters={"label": LABEL}, sparse=True):
-                if has_died(container.attrs["Labels"][LABEL]):
-                    container.attrs["Name"] = container.attrs["Names"][0]
-                    _remove(container)
+            for found in self.client.containers.list(all=True, filters={"label": LABEL}, sparse=True):
+                if has_died(found.attrs["Labels"][LABEL]):
+                    found.attrs["Name"] = found.attrs["Names"][0]
+                    container.remove(found)
                     removed += 1
         return removed
 
@@ -219,117 +195,8 @@ class DockerLauncher(Launcher):
             self._client.close()
 
 
-@contextmanager
-def _created(client: docker.DockerClient, job: LaunchRequest, placement: Placement) -> Iterator[Container]:
-    """Create the job's container; remove it at the end, also after an error."""
-    with _deferred_interrupts():  # else a container could stay for ever
-        arguments = create_arguments(job, placement, podman=podman.is_engine(client))
-        container = client.containers.create(**arguments)
-    try:
-        yield container
-    except BaseException:
-        with suppress(EngineError):  # the first error says more, and the next run sweeps
-            _remove(container)
-        raise
-    _remove(container)
-
-
 def _prepared(system: System, image: Image) -> Prepared:
     return Prepared(system.for_platform(image.platform), image.recipe, image.digest, image.digest, image.size_bytes)
-
-
-def _open_to_job_user(job: LaunchRequest) -> None:
-    """Let the job's user read its spec and write its ``out/``: our umask may forbid both."""
-    job.folder.chmod(0o755)
-    (job.folder / "spec.json").chmod(0o644)
-    for folder in [job.out, *([job.index_dir] if job.may_write_index else [])]:
-        folder.chmod(0o755)
-        if os.getuid() == 0:
-            os.chown(folder, NOBODY, NOBODY)
-
-
-def _start(container: Container) -> StopReason | None:
-    try:
-        container.start()
-    except docker.errors.APIError as error:
-        if "device driver" in str(error):
-            reason = "the engine cannot hand out GPUs; install the NVIDIA container toolkit"
-            return StopReason(Outcome.NOT_APPLICABLE, reason)
-        if any(words in str(error) for words in _NO_START):
-            return StopReason(
-                Outcome.CRASH, f"the image does not start: {' '.join(str(error.explanation).split())[-300:]}"
-            )
-        return _refused(error)
-    return None
-
-
-def _refused(error: docker.errors.APIError) -> StopReason:
-    """Return the end of a job that the engine refuses: limits that it does not take are not the system's fault."""
-    outcome = Outcome.NOT_APPLICABLE if error.status_code == requests.codes.bad_request else Outcome.CRASH
-    return StopReason(outcome, f"the engine refuses this job: {one_line(str(error.explanation or error), 300)}")
-
-
-def _kill(container: Container) -> None:
-    try:
-        container.kill()
-    except docker.errors.APIError as error:
-        if error.status_code not in (404, 409) and _ENDED not in str(error):  # it ended by itself
-            raise
-
-
-def _group(container: Container) -> cgroup.Cgroup | None:
-    """Return the container's cgroup; None where the host hides it."""
-    container.reload()
-    pid = container.attrs["State"]["Pid"]
-    membership = (read_text(Path(f"/proc/{pid}/cgroup")) or "") if pid else ""
-    return group_of(container.id or "?", membership)
-
-
-def _source(group: cgroup.Cgroup | None, placement: Placement, read: ReadFile) -> JobSource:
-    """Return the source of the container's counters, where the host shows its cgroup."""
-    return CgroupSource(replace(group, read=read), placement.cpus) if group else JobSource()
-
-
-def group_of(container_id: str, membership: str) -> cgroup.Cgroup | None:
-    """Return a container's cgroup, or None where that is uncertain.
-
-    A remote engine's pids are not ours.  A process that is exiting shows as one of the root cgroup, on v1 for one
-    controller after the other: reading that would charge the whole host's memory to the job.
-    """
-    group = cgroup.of_process(membership)
-    if group is None:
-        return None
-    return group if all(container_id in str(folder) for folder in group.folders) else None
-
-
-def _remove(container: Container) -> None:
-    try:
-        with _deferred_interrupts():
-            container.remove(force=True, v=True)
-    except docker.errors.NotFound:
-        pass
-    except (DockerException, requests.RequestException) as error:
-        if any(words in str(error) for words in _REMOVED):  # another run removes it
-            return
-        raise EngineError(f"container {container.name} could not be removed: {error}; remove it by hand") from error
-
-
-@contextmanager
-def _deferred_interrupts() -> Iterator[None]:
-    """Defer stop signals until the block has ended; only the main thread gets any."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    received: list[int] = []
-    deferred = [number for number in _STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    handlers = {number: signal.signal(number, lambda given, _: received.append(given)) for number in deferred}
-    try:
-        yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-    if received:
-        raise KeyboardInterrupt
 
 
 def _engine_checks() -> Iterator[Check]:

@@ -41,6 +41,7 @@ class FakeLauncher(Launcher):
     """Launcher whose jobs take no time and claim some; ``script`` decides their outcomes."""
 
     isolation = FAKE
+    runs_services = True
     fetches_files = False
 
     def __init__(

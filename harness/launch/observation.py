@@ -38,6 +38,13 @@ class ObservedJob:
         """Start the job's clock; to be called just before the job."""
         self._started, self._watch = time.monotonic(), JobWatch(self._job)
 
+    def reach(self, phase: str, ended: threading.Event) -> StopReason | None:
+        """Wait until the job begins this phase or ends (None), or must be stopped."""
+        while self._watch.progress.phase != phase and not ended.wait(self._watch.ask_s):
+            if stopped := self._watch.poll():
+                return stopped
+        return None
+
     @contextmanager
     def sampling(self, source: Callable[[ReadFile], JobSource]) -> Iterator[None]:
         """Sample memory and counters while the block runs, which ends with the job.

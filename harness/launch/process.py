@@ -90,7 +90,7 @@ class ProcessLauncher(Launcher):
         """Return why the system cannot run as a process, or None."""
         part = next((part for part in system.parts if part.image_only), None)
         if part is None:
-            return None
+            return super().cannot_run(system)
         return f"not available as a process: engine {part.engine!r} runs in its image alone: {part.image_only}"
 
     def recipe(self, system: System) -> str:

@@ -183,7 +183,7 @@ class JobWatch:
 
     def _too_much(self) -> StopReason | None:
         """Return why the job takes more disk than it can honestly need."""
-        if wrong := _too_large(self._out, self._most_bytes, "wrote"):
+        if wrong := too_large(self._out, self._most_bytes, "wrote"):
             return wrong
         # An open file that the job unlinked is in no folder, but still fills the disk.
         if self._enough_disk and _free_bytes(self._out) < _LEAST_FREE_BYTES:
@@ -191,7 +191,7 @@ class JobWatch:
                 Outcome.CRASH, f"no space left on device: less than {_LEAST_FREE_BYTES >> 20} MiB left; make room"
             )
         if self._job.spec.kind == "build":
-            return _too_large(self._job.index_dir, most_index_bytes(self._job), "the index has")
+            return too_large(self._job.index_dir, most_index_bytes(self._job), "the index has")
         return None
 
     def _allowed_s(self) -> float:
@@ -305,7 +305,8 @@ def _count(value: object) -> int | None:
     return value if type(value) is int and 0 <= value < 1 << 53 else None
 
 
-def _too_large(folder: Path, most_bytes: int, what: str) -> StopReason | None:
+def too_large(folder: Path, most_bytes: int, what: str) -> StopReason | None:
+    """Return why a folder has more bytes than anything honest would need."""
     size = _size(folder)
     if size <= most_bytes:
         return None

@@ -110,6 +110,7 @@ class Counters:
     nearest to its end. ``cpu_s`` is the job's own CPU time, ``foreign_cpu_s`` the time of everything else on its CPUs,
     ``steal_s`` what the hypervisor took from them, ``wait_s`` how long the job's threads were runnable without a CPU
     (summed over threads), ``throttled_s`` how long a quota stopped it, ``swap_bytes`` the most it had swapped out.
+    Of a service the job is the server; ``client_cpu_s`` is the CPU time of its client.
     """
 
     wall_s: float | None = None
@@ -120,6 +121,7 @@ class Counters:
     throttled_s: float | None = None
     swap_bytes: int | None = None
     major_faults: int | None = None
+    client_cpu_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -171,7 +173,8 @@ class Placement:
     """The host's CPUs that a job was pinned to, and those left to the harness while it ran.
 
     ``whole_cores`` says that no one else could be on the same physical cores (``None``: the topology is not shown).
-    ``apart`` is false where the harness had to share the job's CPUs.
+    ``apart`` is false where the harness had to share the job's CPUs.  A service's client has ``client_cpus``: the
+    harness's, and so the server's own where these are not apart.
     """
 
     cpus: tuple[int, ...]
@@ -179,6 +182,7 @@ class Placement:
     whole_cores: bool | None
     harness_cpus: tuple[int, ...]
     apart: bool
+    client_cpus: tuple[int, ...] = ()
 
     @property
     def cpuset(self) -> Cpuset:

@@ -103,6 +103,32 @@ class NotFor(ConfigModel):
     )
 
 
+class ServiceSettings(ConfigModel):
+    """``[service]`` of ``engine.toml``: a server in a container of its own, whose client is the adapter.
+
+    The engine's ``service.py`` gives the server's command.
+    """
+
+    port: int = Field(ge=1024, le=65535, description="the server's port, on the loopback interface")
+    scheme: Literal["http", "postgresql"] = Field(
+        default="http", description="first word of the address that the adapter gets"
+    )
+    bulk: bool = Field(
+        default=True,
+        description="the client sends the documents to the server; false: the adapter builds the index in the server's"
+        " place, as an engine in the process does",
+    )
+    writes_index: bool = Field(
+        default=False,
+        description="the server writes into its index folder while it only answers queries, so each job gets a copy",
+    )
+
+    @property
+    def url(self) -> str:
+        """The server's address, as its client sees it."""
+        return f"{self.scheme}://127.0.0.1:{self.port}"
+
+
 # Exit code of a `prepare` that needs packages which the lean engine lacks.
 WHOLE_ENGINE = 3
 
@@ -164,6 +190,9 @@ class EngineSettings(ConfigModel):
     image_only: ForeignText | None = Field(
         default=None,
         description="why, in a few words, its systems run in their image alone and not with `--launcher process`",
+    )
+    service: ServiceSettings | None = Field(
+        default=None, description="the engine is a server, and its adapter a client; without this table, a library"
     )
     languages: tuple[str, ...] = Field(
         default=(),
@@ -459,6 +488,11 @@ class System(SystemSettings, EngineSettings):
     def params(self) -> dict[str, Scalar]:
         """All parameters of the adapter."""
         return {**self.build_params, **self.search_params}
+
+    def service_url(self, kind: str) -> str | None:
+        """The address of its server in a job of this kind, ``build`` or ``search``; None: no server takes part."""
+        asked = self.service is not None and (self.service.bulk or kind == "search")
+        return self.service.url if self.service is not None and asked else None
 
     @property
     def build_inputs(self) -> str:

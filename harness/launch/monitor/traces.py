@@ -62,7 +62,8 @@ class CounterReading:
     """The kernel's running totals at one moment; only ``swap_bytes`` is not a total but the bytes in swap now.
 
     ``busy_ns`` and ``steal_ns`` count the job's CPUs, for all processes, in the ticks of ``/proc/stat`` (mostly
-    10 ms), ``package_uj`` the energy of its CPU packages.  The others are the job's own.
+    10 ms), ``package_uj`` the energy of its CPU packages, ``client_cpu_ns`` the CPU time of a service's client.  The
+    others are the job's own.
     """
 
     t_ns: int
@@ -75,6 +76,7 @@ class CounterReading:
     major_faults: int | None = None
     throttled_periods: int | None = None
     package_uj: int | None = None
+    client_cpu_ns: int | None = None
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,7 @@ class CounterTrace:
             throttled_s=_seconds(total(lambda reading: reading.throttled_ns)),
             swap_bytes=max(swapped, default=None),
             major_faults=total(lambda reading: reading.major_faults),
+            client_cpu_s=_seconds(total(lambda reading: reading.client_cpu_ns)),
         )
 
     def by_trial(self, phases: Sequence[Phase]) -> tuple[TrialCpu, ...]:

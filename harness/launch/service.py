@@ -1,0 +1,265 @@
+"""A job of a service: its server and the server's client, two containers that share a network and nothing else.
+
+The server has the envelope: it is what is verified, watched and priced.  The client, the driver with the engine's
+adapter, has the CPUs that are left.  The network is the client's own, with a loopback interface alone; the server
+joins it, so nothing else is in reach of either.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Collection
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import docker
+from pydantic import TypeAdapter, ValidationError
+
+from harness import filesystem
+from harness.driver.cgroup import Cgroup
+from harness.driver.driver import SERVING
+from harness.driver.envelope import mismatches
+from harness.driver.procfs import ReadFile
+from harness.driver.records import Cpuset, EffectiveEnvelope, Envelope, Outcome
+from harness.driver.serve import EFFECTIVE, MISMATCH
+from harness.launch import container, host
+from harness.launch.base import LaunchEnd, LaunchRequest, StopReason
+from harness.launch.container import ContainerEnd, JobContainer
+from harness.launch.connection import engine_errors
+from harness.launch.limits import limit_change, limit_mismatch
+from harness.launch.monitor.canary import Canary
+from harness.launch.monitor.sources import JobSource
+from harness.launch.monitor.traces import CounterReading, MemoryNow
+from harness.launch.observation import ObservedJob, observed
+from harness.launch.watch import most_index_bytes, too_large
+from harness.progress import Progress
+from harness.results.schema import Placement
+from harness.untrusted import MAX_TEXT, last_line, one_line, read_start
+
+# The client's memory: it holds queries and answers, and no index.
+_CLIENT_BYTES = 2 << 30
+# How long a server may take to end when it is asked to, after a build; and to be seen dead when its client has failed.
+_STOP_S, _DYING_S = 120.0, 2.0
+# Exit codes of a server that got SIGTERM: its own, or 128 and the signal's.
+_ENDED_WELL = (0, 128 + signal.SIGTERM)
+_EFFECTIVE = TypeAdapter(EffectiveEnvelope)
+_MOST_OUT_BYTES = 1 << 20
+_MOST_EFFECTIVE_BYTES = 1 << 16
+
+
+def launch(
+    engine: docker.DockerClient,
+    job: LaunchRequest,
+    placement: Placement,
+    canary: Canary,
+    progress: Progress,
+    *,
+    podman: bool = False,
+) -> LaunchEnd:
+    """Run a service's job: start its client, then the server; follow both to the end, and remove them."""
+    placement = replace(placement, client_cpus=placement.harness_cpus)
+    with ExitStack() as stack:
+        stack.enter_context(engine_errors())
+        server_job, client_job = _server(job, placement), _client(job, placement)
+        seen = stack.enter_context(observed(job, placement, canary))
+        try:
+            arguments = _client_arguments(client_job, placement, podman=podman)
+            client = stack.enter_context(container.created(engine, arguments))
+            arguments = _server_arguments(server_job, placement, client, podman=podman)
+            server = stack.enter_context(container.created(engine, arguments))
+        except docker.errors.APIError as error:  # the engine answers, so other jobs may run
+            return LaunchEnd(stopped=container.refused(error), placement=placement)
+        seen.begin()
+        return _Pair(job, server_job, placement, server, client).run(seen, progress)
+
+
+class _Pair:
+    """The two containers of one job."""
+
+    def __init__(
+        self,
+        job: LaunchRequest,
+        server_job: LaunchRequest,
+        placement: Placement,
+        server: JobContainer,
+        client: JobContainer,
+    ) -> None:
+        self._job, self._server_job, self._placement = job, server_job, placement
+        self._server, self._client = server, client
+        self._ended = threading.Event()  # of either
+
+    def run(self, seen: ObservedJob, progress: Progress) -> LaunchEnd:
+        """Start both, follow them to the end, and judge which of them ended the job."""
+        job, server, client, placement = self._job, self._server, self._client, self._placement
+        if refused := client.start(self._ended):
+            return LaunchEnd(stopped=refused, placement=placement)
+        # The server starts once its client waits for it, so that its load is seen from its first moment.
+        stopped = seen.reach("build" if job.spec.kind == "build" else "load", client.ended)
+        if stopped or client.ended.is_set():
+            client.kill()
+            with seen.sampling(lambda _: JobSource()):
+                pass
+            ended = client.result()
+            return seen.end(ended.exit_code, ended.log, stopped)
+        if refused := server.start(self._ended):
+            return LaunchEnd(stopped=refused, placement=placement)
+        _tell(job.folder / SERVING, server.started_ns)
+        with seen.sampling(self._source):
+            stopped = limit_mismatch(server.group, job.spec.envelope, placement.cpuset) or seen.follow(
+                self._ended, progress, self._check
+            )
+            if client.ended.is_set() and client.result().exit_code:
+                # It failed because the server is going, perhaps, and was the first to notice.
+                server.ended.wait(_DYING_S)
+            died = server.ended.is_set() and not stopped
+            stopped = stopped or self._stop_after_build()
+            for each in (client, server):
+                each.kill()
+        return self._end(seen, stopped, died)
+
+    def _source(self, read: ReadFile) -> JobSource:
+        client = replace(self._client.group, read=read) if self._client.group else None
+        return _PairSource(self._server.source(self._placement, read), client)
+
+    def _check(self) -> StopReason | None:
+        """Return why the job cannot go on: the server's limits have changed, or it fills the disk."""
+        job = self._server_job
+        return (
+            limit_change(self._server.group, self._placement.cpuset)
+            or too_large(job.out, _MOST_OUT_BYTES, "the server wrote")
+            or (too_large(job.index_dir, most_index_bytes(job), "the index has") if job.index_is_copy else None)
+        )
+
+    def _stop_after_build(self) -> StopReason | None:
+        """End the server of a finished build in good order, so that its index is whole on the disk."""
+        if self._job.spec.kind != "build" or self._server.ended.is_set() or not self._client.ended.is_set():
+            return None
+        self._server.kill(signal.SIGTERM)
+        if self._server.ended.wait(_STOP_S):
+            return None
+        reason = f"the server did not end within {_STOP_S:g} s of the signal to, after the build"
+        return StopReason(Outcome.TIMEOUT, f"{reason}; its index may not be whole")
+
+    def _end(self, seen: ObservedJob, stopped: StopReason | None, died: bool) -> LaunchEnd:
+        """Return the end of the job; a server that ended by itself ended it."""
+        server, client = self._server.result(), self._client.result()
+        effective = _effective(self._server_job)
+        parts = [b"the client:", client.log, b"the server:", server.log]
+        log = b"\n".join(parts if died else parts[2:] + parts[:2])[-container.LOG_BYTES :]
+        exit_code = server.exit_code if died else client.exit_code
+        ended = replace(seen.end(exit_code, log, stopped, oom_killed=server.oom_killed), server=effective)
+        if stopped or ended.lacked_memory(self._job.spec.envelope.memory_bytes):
+            return ended
+        return replace(ended, stopped=self._fault(server, client, died, effective))
+
+    def _fault(
+        self, server: ContainerEnd, client: ContainerEnd, died: bool, effective: EffectiveEnvelope | None
+    ) -> StopReason | None:
+        """Return what was wrong with a job that nobody stopped, as far as its files do not say."""
+        if died and server.exit_code == MISMATCH and effective is not None:
+            spec = self._server_job.spec
+            wrong = mismatches(spec.envelope, effective, spec.enforced, self._placement.cpuset)
+            return StopReason(Outcome.ENVELOPE_MISMATCH, one_line("; ".join(wrong) or last_line(server.log), MAX_TEXT))
+        if died:
+            what = f"the server ended with exit code {server.exit_code} before its client did"
+            return StopReason(Outcome.CRASH, f"{what}; {last_line(server.log)}")
+        if client.oom_killed:
+            text = f"the client needed more than its {_CLIENT_BYTES >> 20} MiB; the server's limit was not reached"
+            return StopReason(Outcome.CRASH, text)
+        if self._job.spec.kind == "build" and not client.exit_code and server.exit_code not in _ENDED_WELL:
+            what = f"the server ended with exit code {server.exit_code} when it was asked to, after the build"
+            return StopReason(Outcome.CRASH, f"{what}; {last_line(server.log)}")
+        return None
+
+
+def server_folder(job: LaunchRequest) -> Path:
+    """Return the folder that the server of a job sees as ``/job``."""
+    return job.folder / "server"
+
+
+def _server(job: LaunchRequest, placement: Placement) -> LaunchRequest:
+    """Make the server's part of a job: its folder, its spec, and the copy of an index that it would change."""
+    folder, settings = server_folder(job), job.prepared.system.service
+    assert settings is not None, "its spec has the address"
+    (folder / "out").mkdir(parents=True)
+    index, copied = job.index_dir, job.spec.kind == "search" and settings.writes_index
+    if copied:
+        index = folder / "index"
+        filesystem.copy_tree(job.index_dir, index)
+        host.forget_pages(index)
+    spec = replace(job.spec, service_url=None)
+    made = replace(job, spec=spec, folder=folder, index_dir=index, index_is_copy=job.index_is_copy or copied)
+    made.write_spec(placement.cpuset)
+    container.open_to_job_user(made)
+    return made
+
+
+def _client(job: LaunchRequest, placement: Placement) -> LaunchRequest:
+    """Make the client's part of a job, with an envelope of its own."""
+    envelope = Envelope("client", len(placement.client_cpus), _CLIENT_BYTES)
+    made = replace(job, spec=replace(job.spec, envelope=envelope))
+    made.write_spec(Cpuset(placement.client_cpus))
+    container.open_to_job_user(made)
+    return made
+
+
+def _server_arguments(
+    job: LaunchRequest, placement: Placement, client: JobContainer, *, podman: bool
+) -> dict[str, Any]:
+    """Return how the engine creates the server, which joins its client's network and sees no corpus."""
+    arguments = container.create_arguments(job, placement, podman=podman)
+    return {
+        **arguments,
+        "entrypoint": ["python3", "-m", "harness.driver.serve"],
+        "network_mode": f"container:{client.id}",
+        "mounts": [mount for mount in arguments["mounts"] if mount["Target"] != "/corpus"],
+    }
+
+
+def _client_arguments(job: LaunchRequest, placement: Placement, *, podman: bool) -> dict[str, Any]:
+    """Return how the engine creates the client, which sees no index."""
+    beside = replace(placement, cpus=placement.client_cpus, numa_nodes=())
+    arguments = container.create_arguments(job, beside, podman=podman)
+    return {**arguments, "mounts": [mount for mount in arguments["mounts"] if mount["Target"] != "/index"]}
+
+
+def _effective(job: LaunchRequest) -> EffectiveEnvelope | None:
+    """Return the limits that the server's container read from inside; None: it wrote none that can be read."""
+    try:
+        return _EFFECTIVE.validate_json(read_start(job.out / EFFECTIVE, _MOST_EFFECTIVE_BYTES))
+    except (OSError, ValidationError):
+        return None
+
+
+def _tell(path: Path, started_ns: int) -> None:
+    """Tell the client that its server has started; the file is whole when it is there."""
+    partial_path = path.with_suffix(".partial")
+    partial_path.write_text(json.dumps({"started_ns": started_ns}), encoding="utf-8")
+    partial_path.chmod(0o644)
+    partial_path.rename(path)
+
+
+class _PairSource(JobSource):
+    """Readings of a server, each with the CPU time of its client."""
+
+    def __init__(self, server: JobSource, client: Cgroup | None) -> None:
+        self._server, self._client = server, client
+        self.name = server.name
+
+    def now(self) -> MemoryNow | None:
+        """Return the server's memory."""
+        return self._server.now()
+
+    def read(self) -> CounterReading | None:
+        """Read the counters of both."""
+        reading = self._server.read()
+        client_ns = self._client.cpu_ns() if self._client else None
+        return replace(reading, client_cpu_ns=client_ns) if reading else None
+
+    def pids(self) -> Collection[int] | None:
+        """Return the server's processes."""
+        return self._server.pids()
