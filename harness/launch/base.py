@@ -18,7 +18,6 @@ from harness.progress import Progress
 from harness.results.isolation import Isolation
 from harness.results.schema import CanaryReading, Placement
 
-
 KILLED = 137  # 128 + SIGKILL
 _AT_LIMIT = 0.98
 

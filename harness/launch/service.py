@@ -28,8 +28,8 @@ from harness.driver.records import Cpuset, EffectiveEnvelope, Envelope, Outcome
 from harness.driver.serve import EFFECTIVE, MISMATCH
 from harness.launch import container, host
 from harness.launch.base import LaunchEnd, LaunchRequest, StopReason
-from harness.launch.container import ContainerEnd, JobContainer
 from harness.launch.connection import engine_errors
+from harness.launch.container import ContainerEnd, JobContainer
 from harness.launch.limits import limit_change, limit_mismatch
 from harness.launch.monitor.canary import Canary
 from harness.launch.monitor.sources import JobSource
