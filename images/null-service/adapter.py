@@ -22,13 +22,13 @@ class NullService(Adapter):
     Parameters of the search: ``connections``.
     """
 
-    def build(self, corpus: Corpus, index_dir: Path, progress: Callable[[int], None]) -> None:
+    def build(self, corpus: Corpus, index_dir: Path, progress: Callable[[int], None]) -> None:  # noqa: ARG002
         """Have the server keep the first ids."""
         self._connect()
         self._http.post("/ids", [document.doc_id for document in itertools.islice(corpus, _MOST)])
         progress(len(corpus))
 
-    def load(self, index_dir: Path) -> None:
+    def load(self, index_dir: Path) -> None:  # noqa: ARG002
         """Wait until the server answers."""
         self._connect()
 
