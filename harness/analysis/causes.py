@@ -61,6 +61,11 @@ TEXTS: dict[Cause, CauseText] = {
         "measure with --launcher docker",
         Again.NOT,
     ),
+    Cause.CLIENT: CauseText(
+        "the client was in the way",
+        "The service's client had the server's CPUs, or could send no more queries, so the figures are partly its own.",
+        "take a smaller profile or a machine with more CPUs, so that the client has CPUs of its own, then",
+    ),
     Cause.PROTOCOL: CauseText(
         "the suite departs from the protocol that it names",
         "The numbers follow other rules than the paper's, so they cannot be compared with its tables.",

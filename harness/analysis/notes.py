@@ -14,7 +14,7 @@ from harness.evaluation.judged_runs import unjudged_share_notes
 from harness.pricing import cost, token_prices
 from harness.pricing.instances import DEFAULT_CHOICE, TypeChoice
 from harness.pricing.prices import Snapshot, StoragePrice
-from harness.results.schema import NULL_SYSTEM
+from harness.results.schema import NULL_SERVICE, NULL_SYSTEM
 
 # The beginning of the note under a table with means over seeds.
 SEEDS = "means over seeds"
@@ -62,6 +62,16 @@ HARM_METHOD = (
 )
 FIRST_STAGE_METHOD = f"{CEILING_METHOD} {GAIN_METHOD} {HARM_METHOD}"
 NULL_METHOD = "null answers at once, without a search: its latency is what harness itself adds to a query"
+NULL_METHODS = {
+    NULL_SYSTEM: NULL_METHOD,
+    NULL_SERVICE: "null-service is a server that answers at once: its latency is what a client and the network add to a"
+    " query of a service",
+}
+CLIENT_METHOD = (
+    "A service has its profile's CPUs and memory, and is what is priced; its client has other CPUs of the machine, and"
+    " its work is in the latency. The client's part is the mean latency of null-service, a server that answers at once,"
+    " on the same profile: client and loopback network."
+)
 CPU_METHOD = (
     "CPU ms per query: the CPU time that the kernel counted for the job from just before each trial to just after it, "
     "over the trial's queries; its interval is Student's over processes. The part of harness itself is subtracted: the "
@@ -244,7 +254,12 @@ def build_place(row: Row) -> str | None:
 
 
 def _overhead(overhead: Sequence[Overhead]) -> Iterator[str]:
-    """Yield the time that harness itself adds to a query, on each profile."""
+    """Yield the time that harness itself and a service's client add to a query, on each profile."""
+    for system, method in NULL_METHODS.items():
+        yield from _null_figures(system, method, [item for item in overhead if item.system == system])
+
+
+def _null_figures(system: str, method: str, overhead: Sequence[Overhead]) -> Iterator[str]:
     suites = len({item.suite for item in overhead}) > 1
     origins = len({item.origin for item in overhead}) > 1
     said: list[str] = []
@@ -260,21 +275,21 @@ def _overhead(overhead: Sequence[Overhead]) -> Iterator[str]:
         # Only the figures: the JSON report has the findings about the null system's row.
         facts = "; ".join(reason.partition("; ")[0] for reason in item.reasons)
         if item.validity is not Validity.CLEAN:
-            doubted.append(f"null is {item.validity.value} on {where}: {facts}.")
+            doubted.append(f"{system} is {item.validity.value} on {where}: {facts}.")
         shown = (("mean", item.latency.mean_s), ("p50", item.latency.p50_s), ("p99", item.latency.p99_s))
         figures = ", ".join(f"{name} {figure.value * 1e6:.3g} µs" for name, figure in shown if figure.value is not None)
         said.append(f"{where} {figures}")
     if said:
-        yield f"{NULL_METHOD}; with the limits of each profile: {'; '.join(said[:_MOST_PROFILES])}."
+        yield f"{method}; with the limits of each profile: {'; '.join(said[:_MOST_PROFILES])}."
     for start in range(_MOST_PROFILES, len(said), _MOST_PROFILES):
-        yield f"null on more profiles: {'; '.join(said[start : start + _MOST_PROFILES])}."
+        yield f"{system} on more profiles: {'; '.join(said[start : start + _MOST_PROFILES])}."
     yield from doubted
 
 
 def of_null(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield what the latency of the null system means, where it has a row."""
-    if any(row.system == NULL_SYSTEM for row in rows):
-        yield f"{NULL_METHOD}."
+    """Yield what the latency of a null system means, where it has a row."""
+    shown = {row.system for row in rows}
+    yield from (f"{method}." for system, method in NULL_METHODS.items() if system in shown)
 
 
 def not_comparable(rows: Sequence[Row]) -> tuple[str, ...]:

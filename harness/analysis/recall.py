@@ -20,7 +20,7 @@ from harness.evaluation import evaluate
 from harness.evaluation.per_query import PerQuery
 from harness.results import attempts
 from harness.results.reader import StoredJob, read_job_run
-from harness.results.schema import NULL_SYSTEM
+from harness.results.schema import NULL_SYSTEMS
 
 # Depths of the overlap; a shorter run has its own depth.
 CUTOFFS = (10, 100)
@@ -124,7 +124,7 @@ def _by_system(jobs: Iterable[StoredJob]) -> dict[tuple[str, str], list[StoredJo
     """Return one job per cell, by dataset and system; jobs that ended well and have a run come first."""
     held: dict[tuple[str, str], list[StoredJob]] = defaultdict(list)
     for place, tries in attempts.jobs_by_cell(jobs).items():
-        if place.cell.system != NULL_SYSTEM:
+        if place.cell.system not in NULL_SYSTEMS:
             shown, _ = attempts.choose(tries)
             held[place.cell.dataset, place.cell.system].append(min(shown, key=_rank))
     return {name: sorted(held[name], key=_rank) for name in sorted(held)}

@@ -13,7 +13,7 @@ from harness.analysis.cell_summary import CellSummary
 from harness.analysis.evaluate_job import JobEvaluation, JobEvaluator
 from harness.analysis.pooling import Pool
 from harness.analysis.row_cache import CellRow, RowSet, cell_stamp
-from harness.analysis.table import IndexFigures, Judged, Machine, Overhead, Resources, Row, Table, Validity
+from harness.analysis.table import ClientUse, IndexFigures, Judged, Machine, Overhead, Resources, Row, Table, Validity
 from harness.analysis.validity import counter_checks, machine_speed
 from harness.driver.records import Outcome, Scalar
 from harness.errors import HarnessError
@@ -24,7 +24,17 @@ from harness.evaluation.per_query import PerQuery
 from harness.results import attempts
 from harness.results.attempts import CellKey
 from harness.results.reader import StoredJob
-from harness.results.schema import NULL_SYSTEM, Cell, Environment, IndexFacts, Result, ResultSpec
+from harness.results.schema import (
+    NULL_SERVICE,
+    NULL_SYSTEM,
+    NULL_SYSTEMS,
+    Cell,
+    Environment,
+    IndexFacts,
+    Result,
+    ResultSpec,
+    is_service,
+)
 from harness.untrusted import ForeignText
 
 
@@ -70,7 +80,7 @@ def build_rows(
         (_overhead(pooling.pool(cells[key], keys), levels[key.origin]) for key in null),
         key=lambda item: (item.suite, item.profile, item.isolation.name, item.origin or "", item.key),
     )
-    rows = tuple(_without_driver(row, overhead) for row in rows)
+    rows = tuple(_with_overhead(row, overhead) for row in rows)
     table = Table(rows, tuple(map(str, evaluator.measures)), overhead=tuple(overhead))
     return RowSet(table, tuple(cell for _, cell in built))
 
@@ -115,7 +125,7 @@ def verdicts(
 
 def _null_cells(cells: Collection[CellKey]) -> set[CellKey]:
     """Return the null system's cells, unless it is the only system."""
-    null = {key for key in cells if key.cell.system == NULL_SYSTEM}
+    null = {key for key in cells if key.cell.system in NULL_SYSTEMS}
     return null if len(null) < len(cells) else set()
 
 
@@ -190,11 +200,22 @@ def _outline(pool: Pool, tries: int) -> Row:
         stand_in=result.provenance.stand_in,
         pinned_at_first_use=result.provenance.pinned_at_first_use,
         sweep=result.provenance.sweep,
+        client=_client(results),
         token_model=_token_model(spec),
         origin=pool.lead.origin,
         measured_again=pool.measured_again,
         notes=pool.notes,
     )
+
+
+def _client(results: Sequence[Result]) -> ClientUse | None:
+    """Return what the client of a service used; None: the engine was in the driver's process."""
+    if not any(is_service(one) for one in results):
+        return None
+    used_s = [one.observed.counters.client_cpu_s for one in results]
+    queries = sum(one.spec.timed_queries * one.answers.trials_finished for one in results)
+    known = [seconds for seconds in used_s if seconds is not None]
+    return ClientUse(cpu_per_query_s=sum(known) / queries if queries and len(known) == len(used_s) else None)
 
 
 def _resources(results: Sequence[Result]) -> Resources:
@@ -323,15 +344,18 @@ def _with_evaluation(row: Row, evaluation: JobEvaluation, measures: Sequence[Any
     )
 
 
-def _without_driver(row: Row, overhead: Iterable[Overhead]) -> Row:
-    """Return a row that knows harness's own part of its CPU time, where the null system was measured too."""
-    measured = (
-        null.cpu.per_query_s.value
-        for null in overhead
-        if (null.suite, null.profile, null.isolation, null.origin)
-        == (row.suite, row.profile, row.isolation, row.origin)
-    )
-    driver_s = next((seconds for seconds in measured if seconds is not None), None)
+def _with_overhead(row: Row, overhead: Iterable[Overhead]) -> Row:
+    """Return a row that knows what is not the system's own, where a null system was measured too.
+
+    That is harness's part of its CPU time, or a client's part of a service's latency.
+    """
+    where = (row.suite, row.profile, row.isolation, row.origin)
+    nulls = [null for null in overhead if (null.suite, null.profile, null.isolation, null.origin) == where]
+    if row.client is not None:
+        latencies = (null.latency.mean_s.value for null in nulls if null.system == NULL_SERVICE)
+        return replace(row, client=replace(row.client, null_s=next(filter(None, latencies), None)))
+    used = (null.cpu.per_query_s.value for null in nulls if null.system == NULL_SYSTEM)
+    driver_s = next((seconds for seconds in used if seconds is not None), None)
     return replace(row, cpu=replace(row.cpu, driver_s=driver_s if row.scenario == "single_stream" else None))
 
 

@@ -15,7 +15,7 @@ from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.trec import Qrels, Run
 from harness.results import attempts, reader
 from harness.results.reader import StoredJob, judges_hits_alone, read_job_run
-from harness.results.schema import NULL_SYSTEM, matches, unmatched
+from harness.results.schema import NULL_SYSTEMS, matches, unmatched
 
 
 def read_stored_runs(folder: Path, only: str | None = None) -> tuple[JudgedRuns, ...]:
@@ -43,7 +43,7 @@ def read_stored_runs(folder: Path, only: str | None = None) -> tuple[JudgedRuns,
         )
     grouped: dict[tuple[str, ...], dict[str, dict[str, StoredJob]]] = defaultdict(lambda: defaultdict(dict))
     for place, tries in attempts.jobs_by_cell(stored).items():
-        if place.cell.system == NULL_SYSTEM or (only is not None and not matches(place.cell, only)):
+        if place.cell.system in NULL_SYSTEMS or (only is not None and not matches(place.cell, only)):
             continue
         shown, _ = attempts.choose(tries)
         job = shown[0]

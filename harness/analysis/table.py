@@ -16,7 +16,7 @@ from harness.errors import counted
 from harness.estimate import Estimate
 from harness.pricing.serverless import ServerlessQuote
 from harness.results.isolation import Isolation
-from harness.results.schema import DataFault, SweepPoint
+from harness.results.schema import NULL_SYSTEM, DataFault, SweepPoint
 from harness.untrusted import ForeignText
 
 
@@ -39,6 +39,7 @@ class Cause(str, Enum):
     """The cause of a finding: a word that no version changes."""
 
     ISOLATION = "isolation"
+    CLIENT = "client"
     PROTOCOL = "protocol"
     THROTTLING = "throttling"
     SWAP = "swap"
@@ -272,6 +273,18 @@ class CpuUse:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClientUse:
+    """The client of a service; its figures are no part of what the service is charged for.
+
+    ``cpu_per_query_s`` is its CPU time.  ``null_s`` is the mean latency of a service that answers at once, in the same
+    envelope: the client's and the network's part of each latency (``None``: not measured).
+    """
+
+    cpu_per_query_s: float | None = None
+    null_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class IndexFigures:
     """The index of a row and its build.
 
@@ -359,7 +372,8 @@ class Row:
     snapshot fits the profile; ``price_note`` says why, or how the priced machine differs from the measured one.
     ``counts`` holds the work of a query (pairs, tokens, flop ...), the mean over all timed samples; it does not depend
     on the machine.  ``token_model`` is the language model whose token prices the system names.  ``backend`` ran the
-    encoder of queries, ``document_backend`` the encoder of documents.  ``stand_in`` says which checkpoint replaces the
+    encoder of queries, ``document_backend`` the encoder of documents.  ``client`` is a service's client; ``None``: the
+    system was in the driver's process.  ``stand_in`` says which checkpoint replaces the
     published one; ``pinned_at_first_use`` names the files that the run pinned.  ``sweep`` is a point of a sweep or
     curve.  ``origin`` names the merged results (:mod:`harness.results.merge`); jobs of two origins never share a row.
     ``one_pass_warmup`` counts the warm-up queries if warm-up was one pass.  ``data_faults`` are faults of the corpus.
@@ -403,6 +417,7 @@ class Row:
     latency: Latency = Latency()
     throughput_qps: Estimate = Estimate(None)
     cpu: CpuUse = CpuUse()
+    client: ClientUse | None = None
     latency_target_s: float | None = None
     latency_percentile: float | None = None
     counts: dict[str, float] = field(default_factory=dict)
@@ -476,7 +491,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Overhead:
-    """The time that harness itself adds to a query: the null system in the same envelope (measuring rule 23).
+    """The time that harness itself adds to a query: a null system in the same envelope (measuring rule 23).
 
     Its fields are from the null system's row, with the texts of that row's findings.
     """
@@ -492,6 +507,7 @@ class Overhead:
     latency: Latency = Latency()
     cpu: CpuUse = CpuUse()
     origin: str | None = None
+    system: str = NULL_SYSTEM
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from harness.jobs.inputs import RunCallbacks
 from harness.jobs.suite import Suite
 from harness.report.row_lines import disturbances, row_line
 from harness.results.reader import StoredJob
-from harness.results.schema import NULL_SYSTEM, Cell
+from harness.results.schema import NULL_SYSTEMS, Cell
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class TrialRows(RunCallbacks):
     def stored(self, job: StoredJob) -> None:
         """Show the row of the job's cell, of the trials that this run has stored so far."""
         spec = job.result.spec
-        if job.result.outcome is not Outcome.OK or spec.cell.system == NULL_SYSTEM:
+        if job.result.outcome is not Outcome.OK or spec.cell.system in NULL_SYSTEMS:
             return
         jobs = self._jobs[spec.cell]
         again = spec.job in jobs  # a noisy cell is measured again

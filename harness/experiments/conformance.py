@@ -24,7 +24,7 @@ from harness.launch.base import Launcher, LaunchRequest, Limits, Prepared
 from harness.launch.checks import Check, Level
 from harness.launch.images.systems import System
 from harness.progress import silent, task
-from harness.results.schema import NULL_SYSTEM
+from harness.results.schema import NULL_SYSTEMS
 from harness.untrusted import MAX_TEXT, one_line, to_json
 
 _TOPICS = ("river", "glacier", "volcano", "desert", "forest", "harbour", "bridge", "castle", "market", "orchestra")
@@ -75,7 +75,7 @@ def examine(launcher: Launcher, system: System, envelope: Envelope, folder: Path
     if alone.outcome is Outcome.OK:
         with task(f"{system.name}: search for fewer hits"):
             fewer = _search(launcher, prepared, corpus, index.folder, envelope, folder / "fewer", k=_FEWER)
-        if system.name != NULL_SYSTEM:  # it answers without searching, on purpose
+        if system.name not in NULL_SYSTEMS:  # it answers without searching, on purpose
             yield from _judge_fewer(alone, fewer, _LEAST if system.fewer_hits_ok else _K)
         with task(f"{system.name}: search in batches"):
             batches = _search(launcher, prepared, corpus, index.folder, envelope, folder / "batches", _BATCH)
@@ -112,7 +112,7 @@ def _judge(system: System, collected: CollectedJob) -> Iterator[Check]:
         return
     disagreements = collected.answers(len(_TOPICS)).ranking_disagreements
     yield _check(disagreements == 0, "ranks the same in both trials", f"{disagreements} queries differ")
-    if system.name != NULL_SYSTEM:
+    if system.name not in NULL_SYSTEMS:
         answers = _answers(collected)
         meant = [f"d{number}" for number in range(len(_TOPICS))]
         first = sum(bool(answers[name]) and answers[name][0] == name for name in meant)

@@ -18,7 +18,7 @@ from harness.launch.base import Launcher
 from harness.launch.images.systems import System
 from harness.report.plan import CellPlan
 from harness.results.reader import stored_jobs
-from harness.results.schema import NULL_SYSTEM, Cell, system_words
+from harness.results.schema import NULL_SYSTEMS, Cell, system_words
 
 _NO_DATA = "to do: its data is not here"
 _MOST_NOTES, _MOST_NAMES = 3, 3
@@ -107,7 +107,7 @@ class _Estimator:
         for cell in cells:
             passes = protocol.trials_a_job * (PROBES if cell.scenario == "server" else 1)
             queries = protocol.warmup_queries + protocol.sample_size * passes + 2 * protocol.repeats
-            jobs = 1 if cell.system == NULL_SYSTEM else protocol.jobs
+            jobs = 1 if cell.system in NULL_SYSTEMS else protocol.jobs
             timing = sum((self._model.search(cell, queries) for _ in range(jobs)), _NOTHING)
             build = self._build(cell, self.inputs.systems[cell.system].for_job("build", gpus=self.inputs.build_gpus))
             plan = self._cell_plan(cell, _NO_DATA, jobs, jobs, timing, build)
@@ -120,7 +120,7 @@ class _Estimator:
         corpus, build = self._corpora[cell.dataset], _NOTHING
         for system in (*builder.components, builder):
             index = (system.build_inputs, corpus)
-            if system.name not in {*there, NULL_SYSTEM} and index not in self.built:
+            if system.name not in {*there, *NULL_SYSTEMS} and index not in self.built:
                 self.built.add(index)
                 build += self._model.build(system.name, cell.dataset, 0 if system.components else documents)
         return build

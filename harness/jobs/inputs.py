@@ -223,7 +223,8 @@ def gather(
         _check_measures(suite)
     asked = suite.envelopes()
     profiles = enforced_limits(asked, options.instance_types)
-    cells = suite.chosen(options.only)
+    services = [name for name, system in suite_systems(suite).items() if system.service] if suite.overhead else []
+    cells = suite.chosen(options.only, services)
     if options.cells is not None:
         cells = [cell for cell in cells if cell in options.cells]
         if not cells:

@@ -26,7 +26,7 @@ from harness.launch.images.systems import System
 from harness.progress import duration, task
 from harness.results.reader import FIRST_STAGE, read_jobs
 from harness.results.schema import (
-    NULL_SYSTEM,
+    NULL_SYSTEMS,
     STORED_RUN,
     Cell,
     Environment,
@@ -166,7 +166,7 @@ def _first_trials(run: _RunState, todo: Sequence[Planned], progress: RunProgress
     A person then sees a row before all are made, and nothing is made while a job runs.  The trials that remain are
     mixed with the others' as always (measuring rule 9), as if the run had been stopped here and continued.
     """
-    able = [job for job in todo if not job.cannot and job.cell.system != NULL_SYSTEM and job.spec.jobs > 1]
+    able = [job for job in todo if not job.cannot and job.cell.system not in NULL_SYSTEMS and job.spec.jobs > 1]
     lacking = {
         job.cell.system for job in able if not job.built or indexes.find(run.options.cache, job.spec.index_key) is None
     }

@@ -26,7 +26,7 @@ from harness.launch.images import assets
 from harness.launch.images.systems import System
 from harness.progress import duration, duration_range
 from harness.report.plan import SLOWER
-from harness.results.schema import NULL_SYSTEM, Cell
+from harness.results.schema import NULL_SYSTEMS, Cell
 
 log = logging.getLogger(__name__)
 
@@ -212,7 +212,7 @@ def _index_bytes(plan: SuitePlan, options: RunOptions, launcher: Launcher) -> in
     """Return the room that the indexes to build may take: by shipped indexes, else by the corpus."""
     sizes: dict[str, int] = {}
     for job in plan.jobs:
-        if job.done or job.cannot or job.cell.system == NULL_SYSTEM:
+        if job.done or job.cannot or job.cell.system in NULL_SYSTEMS:
             continue
         corpus, builder = plan.inputs.datasets[job.cell.dataset].corpus, plan.inputs.builder(job.cell)
         # An index that joins its components' indexes links to them.
@@ -267,7 +267,7 @@ def _time(
 
 def _unmeasured(cells: Collection[Cell]) -> str:
     """Say how many cells of which systems are not measured; harness adds the null system by itself."""
-    chosen = [cell for cell in cells if cell.system != NULL_SYSTEM] or list(cells)
+    chosen = [cell for cell in cells if cell.system not in NULL_SYSTEMS] or list(cells)
     names = listed(dict.fromkeys(cell.system for cell in chosen), _MOST_NAMES, "system")
     return f"{counted(len(chosen), 'cell')} of {names} {'is' if len(chosen) == 1 else 'are'} not measured"
 

@@ -6,7 +6,7 @@ import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -22,7 +22,7 @@ from harness.evaluation import measure_names
 from harness.pricing import instances
 from harness.pricing.instances import HardwareProfile
 from harness.results.reader import names_folder
-from harness.results.schema import NULL_SYSTEM, PAPERS, Cell, SweepPoint, matches, unmatched
+from harness.results.schema import NULL_SERVICE, NULL_SYSTEM, PAPERS, Cell, SweepPoint, matches, unmatched
 
 # A grid of a few lists soon has more points than there is time to measure.
 MOST_POINTS = 500
@@ -265,11 +265,12 @@ class Suite(ConfigModel):
             for name, params in _points(system, grid)
         }
 
-    def cells(self, only: str | None = None) -> list[Cell]:
+    def cells(self, only: str | None = None, services: Collection[str] = ()) -> list[Cell]:
         """Return the declared product less restrictions, or the part that ``only`` matches.
 
         Args:
             only: globs over ``system/dataset/scenario/profile``; without a slash, over any one of them.
+            services: the systems that are services.
         """
         pattern = "*" if only is None else only
         parts = self.group or (CellGroup(systems=self.systems, datasets=self.datasets, profiles=self.profiles),)
@@ -279,20 +280,25 @@ class Suite(ConfigModel):
         )
         declared = [Cell(self.name, *names) for names in dict.fromkeys(itertools.chain.from_iterable(products))]
         chosen = [cell for cell in declared if self.allows(cell.system, cell.profile) and matches(cell, pattern)]
-        if not self.overhead or NULL_SYSTEM in self.systems:
+        if not self.overhead:
             return chosen
-        # The null system once on each profile.
-        dataset, profiles = dataset_name(self.datasets[0]), {cell.profile for cell in chosen}
-        null = [Cell(self.name, NULL_SYSTEM, dataset, "single_stream", profile) for profile in self.profiles]
-        return [*chosen, *(cell for cell in null if cell.profile in profiles or matches(cell, pattern))]
+        # The null system once on each profile; as a service, on each that a service has.
+        dataset = dataset_name(self.datasets[0])
+        found = list(chosen)
+        for null, like in ((NULL_SYSTEM, frozenset(self.systems)), (NULL_SERVICE, frozenset(services))):
+            profiles = {cell.profile for cell in chosen if cell.system in like}
+            cells = [Cell(self.name, null, dataset, "single_stream", profile) for profile in self.profiles]
+            if like and null not in self.systems:
+                found += [cell for cell in cells if cell.profile in profiles or matches(cell, pattern)]
+        return found
 
-    def chosen(self, only: str | None) -> list[Cell]:
+    def chosen(self, only: str | None, services: Collection[str] = ()) -> list[Cell]:
         """Return the cells that ``only`` matches, as :meth:`cells` does.
 
         Raises:
             UsageError: ``only``, or a glob of its list, matches none.
         """
-        cells = self.cells(only)
+        cells = self.cells(only, services)
         if only is not None and (wrong := unmatched(cells, only)) is not None:
             raise UsageError(
                 f"--only {quoted_name(wrong)} matches no cell of the suite {self.name}; see `harness plan`"

@@ -257,6 +257,16 @@ FIXED: dict[str, tuple[Figure, ...]] = {
             header="CPU ms per query (95 %)", optional=True, told="CPU time", method=notes.CPU_METHOD,
         ),
         figure_of(
+            "client_ms", "ms", "client's and network's part of a service's latency: that of null-service",
+            "client.null_s", 1e3,
+            label="client's part", header="client's part, ms", optional=True, method=notes.CLIENT_METHOD,
+        ),
+        figure_of(
+            "client_cpu_per_query_ms", "ms", "CPU time of a service's client for a query, on CPUs that are not priced",
+            "client.cpu_per_query_s", 1e3,
+            label="CPU time of the client", optional=True, method=notes.CLIENT_METHOD,
+        ),
+        figure_of(
             "idle_share", "fraction", "share of the priced machine's CPU time that the trials left unused",
             "idle_share", short="idle", label="idle", percent=True, optional=True, told="CPU time",
             method=notes.IDLE_METHOD,

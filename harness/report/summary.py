@@ -42,7 +42,7 @@ from harness.report.hardware import explain_marks, hardware, machine, priced_on,
 from harness.report.row_figures import BUILD, COST, LATENCY, doubt_mark
 from harness.report.sentences import Compare, answers, reranking
 from harness.report.writers import fits
-from harness.results.schema import NULL_SYSTEM
+from harness.results.schema import NULL_SYSTEMS
 
 # Tones of a line, for a terminal that shows colours.
 GOOD, DOUBTFUL, BAD = "good", "doubtful", "bad"
@@ -592,7 +592,7 @@ def _named(doubtful: Sequence[Row], rows: Sequence[Row]) -> str:
 
 def nothing_measured(rows: Sequence[Row]) -> str | None:
     """Return why no system has a figure, if so; harness's own overhead does not answer the question."""
-    systems = [row for row in rows if row.system != NULL_SYSTEM] or rows
+    systems = [row for row in rows if row.system not in NULL_SYSTEMS] or rows
     if any(row.outcome is Outcome.OK for row in systems):
         return None
     ends = Counter(row.outcome.value.replace("_", " ") for row in systems)

@@ -19,13 +19,15 @@ from harness.results.isolation import NAME, Isolation, named
 from harness.untrusted import ForeignText, split_list
 
 IsolationName = Annotated[str, StringConstraints(pattern=f"^{NAME}$")]
-# The system that does nothing: what a query costs on it is the harness's own overhead (measuring rule 23).
-NULL_SYSTEM = "null"
+# The system that does nothing: what a query costs on it is the harness's own overhead (measuring rule 23).  As a
+# service: what a query costs on it is its client's and the network's.
+NULL_SYSTEM, NULL_SERVICE = "null", "null-service"
+NULL_SYSTEMS = {NULL_SYSTEM: "harness's own cost", NULL_SERVICE: "the cost of a service's client"}
 
 
 def system_words(system: str) -> str:
-    """Return a system's name for people; the null system's says what it is."""
-    return f"{system} (harness's own cost)" if system == NULL_SYSTEM else system
+    """Return a system's name for people; a null system's says what it is."""
+    return f"{system} ({NULL_SYSTEMS[system]})" if system in NULL_SYSTEMS else system
 
 
 # Version of result.json, and those that are read (:mod:`harness.results.version1` reads version 1).
@@ -486,6 +488,12 @@ class Result:
         """Isolation that held the job to its envelope: harness's own record, else the stored one of that name."""
         stored = self.foreign_isolation
         return stored if stored is not None and stored.name == self.spec.isolation else named(self.spec.isolation)
+
+
+def is_service(result: Result) -> bool:
+    """Return whether the system was a server, with a client of its own."""
+    placement = result.observed.placement
+    return placement is not None and bool(placement.client_cpus)
 
 
 def measurements(results: Iterable[Result]) -> list[Measurement[ForeignText]]:

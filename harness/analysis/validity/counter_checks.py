@@ -21,10 +21,11 @@ from harness.analysis.validity.findings import (
     warm_wider,
 )
 from harness.analysis.validity.sample_checks import SampleFacts
+from harness.driver.procfs import format_list
 from harness.driver.records import Envelope
 from harness.errors import counted
 from harness.results.isolation import CounterScope
-from harness.results.schema import CPU_OF_PROCESSES, Counters, GpuUse, Observed, Result
+from harness.results.schema import CPU_OF_PROCESSES, Counters, GpuUse, Observed, Result, is_service
 
 MAX_STEAL = 0.01
 # Harness's own sampling must stay well below this if it shares the job's CPUs.
@@ -39,6 +40,8 @@ MIN_TAKEN_S = 0.05
 # Time that the job's threads waited for one another, as a share of their CPU time, from MIN_CPU_S of it on.
 MAX_WAIT = 0.25
 MIN_CPU_S = 0.2
+# CPU time of a service's client while queries arrive at a rate, as a share of one CPU.
+MAX_CLIENT = 0.8
 # A page read from disk takes some 0.1 to 10 ms: from one in ten queries on, the mean holds the disk.
 MAX_FAULTS_PER_QUERY = 0.1
 
@@ -76,6 +79,7 @@ def check(results: Sequence[Result], levels: machine_speed.Levels, facts: Sample
         *machine_speed.check(results, levels, facts),
         *check_gpus(results),
         *_placement(results),
+        *_client(results),
     ]
 
 
@@ -218,6 +222,31 @@ def _placement(results: Sequence[Result]) -> Iterator[Doubt]:
             Cause.PAGE_CACHE,
             "the index's pages were not dropped from the host's page cache first, so load may be a warm one",
         )
+
+
+def _client(results: Sequence[Result]) -> Iterator[Doubt]:
+    """Find a service's client on the server's CPUs, or one that had no time left to send more queries."""
+    served = [result for result in results if is_service(result)]
+    shared = [
+        placement.cpus
+        for result in served
+        if (placement := result.observed.placement) and {*placement.client_cpus} & {*placement.cpus}
+    ]
+    if shared:
+        where = of_jobs(len(shared), len(results))
+        yield Doubt(Cause.CLIENT, f"client beside server: both had CPUs {format_list(shared[0])}{where}")
+    if results[0].spec.cell.scenario == "single_stream":
+        return  # the client rests while the server works
+    if worst := _worst([_client_busy(result.observed.counters) for result in served], MAX_CLIENT):
+        text = f"the client used {worst[0]:.0%} of the one CPU that it can use{worst[1]} (expected: up to"
+        yield invalid(Cause.CLIENT, f"{text} {MAX_CLIENT:.0%}), so the throughput may be its own, not the server's")
+
+
+def _client_busy(counters: Counters) -> float | None:
+    """Return the share of one CPU that a client used: its threads run one at a time, as in any Python process."""
+    if not counters.wall_s or counters.client_cpu_s is None:
+        return None
+    return counters.client_cpu_s / counters.wall_s
 
 
 def energy_j(result: Result) -> float | None:

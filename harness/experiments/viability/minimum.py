@@ -17,7 +17,7 @@ from harness.experiments.viability.smallest import ViabilityVerdict, smallest
 from harness.jobs import inputs
 from harness.jobs.suite import Suite
 from harness.launch.images.systems import System
-from harness.results.schema import NULL_SYSTEM
+from harness.results.schema import NULL_SYSTEMS
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ def suite_questions(suite: Suite, only: str | None, cpus: tuple[int, ...] | None
     declared = {dataset_name(name): name for name in suite.datasets}
     counts: dict[tuple[str, str, int], set[int]] = {}
     for cell in suite.chosen(only):
-        if cell.system != NULL_SYSTEM or NULL_SYSTEM in suite.systems:
+        if cell.system not in NULL_SYSTEMS or cell.system in suite.systems:
             profile = profiles[cell.profile]
             counts.setdefault((cell.system, cell.dataset, profile.gpus), set()).add(profile.cpus)
     if not counts:
