@@ -208,4 +208,9 @@ TEXTS: dict[Cause, CauseText] = {
         "Some jobs found no rate that meets the target twice, so the throughput is missing or leaves those jobs out.",
         "raise server.latency_target_s in the suite, then",
     ),
+    Cause.FAILED_QUERIES: CauseText(
+        "some queries got no answer",
+        "The service answered them with an error or not in time. They count as late, and no latency includes them.",
+        "read the job's log for the error (harness explain names it), give the service more connections or time, then",
+    ),
 }

@@ -43,7 +43,8 @@ class CellSummary:
 
     ``reason`` says why the samples cannot be used.  ``by_query_s`` has each query's mean over its trials,
     ``quantiles_s`` all timed samples at :data:`harness.evaluation.per_query.SHARES`; both are empty where the scenario
-    has no latency of single queries.  ``counts`` are means over all timed samples.  ``facts`` and ``disagreements`` are
+    has no latency of single queries.  ``failed`` counts the queries of an open loop, at the rate that it kept, that got
+    no answer.  ``counts`` are means over all timed samples.  ``facts`` and ``disagreements`` are
     evidence for :func:`assess`.
     """
 
@@ -59,6 +60,7 @@ class CellSummary:
     quantiles_s: tuple[float, ...] = ()
     facts: sample_checks.SampleFacts | None = None
     disagreements: int | None = None
+    failed: int | None = None
 
 
 def summarise(jobs: Sequence[StoredJob], *, rankings: bool = True) -> CellSummary:
@@ -85,7 +87,7 @@ def summarise(jobs: Sequence[StoredJob], *, rankings: bool = True) -> CellSummar
         missing = Estimate(None, reason=reason)
         latency = Latency(mean_s=missing, p50_s=missing, p95_s=missing, p99_s=missing)
         return CellSummary(latency, reason=reason, facts=facts, disagreements=disagreements)
-    facts = replace(facts, mean_within=_within(summary.latency))
+    facts = replace(facts, mean_within=_within(summary.latency), failed=summary.failed or 0)
     return replace(summary, facts=facts, disagreements=disagreements)
 
 
@@ -116,8 +118,12 @@ def _summary(results: Sequence[Result], timed: Timings) -> CellSummary:
     timed = confirming_samples(results, timed)
     if not len(timed.query):
         return _without_latency(timed, "no rate was confirmed, so there is no latency", rate, {})
+    asked, timed = len(timed.query), timed.answered
+    failed = asked - len(timed.query)
+    if not len(timed.query):
+        return replace(_without_latency(timed, "no query was answered", rate, {}), failed=failed)
     service = None if timed.service_s is None else _timing(timed, timed.service_s)
-    return _with_latency(timed, throughput_qps=rate, service_s=service)
+    return replace(_with_latency(timed, throughput_qps=rate, service_s=service), failed=failed)
 
 
 def _within(latency: Latency) -> float | None:

@@ -300,6 +300,7 @@ def _with_latency(row: Row, summary: CellSummary) -> Row:
         throughput_qps=summary.throughput_qps,
         cpu=summary.cpu,
         counts=summary.counts,
+        failed_queries=summary.failed,
         notes=(*row.notes, *summary.notes),
     )
 

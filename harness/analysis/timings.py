@@ -32,7 +32,8 @@ class Timings:
 
     ``query`` points into ``queries``, ``trial`` into ``trials``: pairs of job number and the trial's number in that
     job, ascending.  All arrays have shape (samples,); a missing whole number is -1, a missing time ``nan``.
-    ``batch`` is ``None`` where no sample has one.  ``stages_s`` maps a stage's name to its seconds.
+    ``batch`` is ``None`` where no sample has one, and so is ``failed``: queries of an open loop without an answer.
+    ``stages_s`` maps a stage's name to its seconds.
     ``counts`` maps the name of a count of work to its numbers, as floats.
     ``repeat_*`` are the samples asked twice in a row after the trials, shape (repeats,), in their order.
     """
@@ -44,6 +45,7 @@ class Timings:
     latency_s: Floats
     service_s: Floats | None = None
     batch: Ints | None = None
+    failed: NDArray[np.bool_] | None = None
     stages_s: dict[str, Floats] = field(default_factory=dict)
     counts: dict[str, Floats] = field(default_factory=dict)
     repeat_query: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
@@ -59,12 +61,21 @@ class Timings:
         """Return the samples of some trials; repeats stay."""
         wanted = set(trials)
         kept = [place for place, pair in enumerate(self.trials) if pair in wanted]
-        mask = np.isin(self.trial, kept)
+        chosen = self._where(np.isin(self.trial, kept))
+        trial = np.searchsorted(np.asarray(kept, dtype=np.int64), chosen.trial)
+        return replace(chosen, trials=tuple(self.trials[place] for place in kept), trial=trial)
+
+    @property
+    def answered(self) -> Timings:
+        """The samples with an answer."""
+        return self if self.failed is None else self._where(~self.failed)
+
+    def _where(self, mask: NDArray[np.bool_]) -> Timings:
         return replace(
             self,
-            trials=tuple(self.trials[place] for place in kept),
             query=self.query[mask],
-            trial=np.searchsorted(np.asarray(kept, dtype=np.int64), self.trial[mask]),
+            trial=self.trial[mask],
+            failed=None if self.failed is None else self.failed[mask],
             latency_s=self.latency_s[mask],
             service_s=None if self.service_s is None else self.service_s[mask],
             batch=None if self.batch is None else self.batch[mask],
@@ -179,6 +190,7 @@ def read(tables: Iterable[tuple[int, pa.Table]]) -> Timings:
         latency_s=latency[timed],
         service_s=seconds("service_ns")[timed] if "service_ns" in columns else None,
         batch=None if batch is None else np.asarray(batch, dtype=np.int64),
+        failed=joined.column("failed").is_valid().to_numpy()[timed] if "failed" in columns else None,
         stages_s={
             name.removeprefix(_STAGE).removesuffix("_ns"): seconds(name)[timed]
             for name in columns

@@ -61,7 +61,14 @@ class Parameters(dict[str, Scalar]):
 
 
 class QueryFailed(Exception):
-    """The service gave this query no answer: an error, or none in time.  The next query may get one."""
+    """The service gave this query no answer: an error, or none in time (``timed_out``).  The next may get one.
+
+    The open loop counts it; in the other scenarios it ends the job.
+    """
+
+    def __init__(self, text: str, *, timed_out: bool = False) -> None:
+        super().__init__(text)
+        self.timed_out = timed_out
 
 
 class Adapter(ABC):

@@ -23,6 +23,8 @@ from harness.driver.records import Measurement, Phase, to_json
 EVENTS = "events.jsonl"
 SAMPLES = "samples.jsonl"
 MEASUREMENT = "measurement.json"
+# How a query failed, in its sample.
+ERROR, TIMED_OUT = 1, 2
 WARMUP_TRIAL = -1
 REPEAT_TRIAL = -2
 
@@ -79,7 +81,7 @@ class Output:
     ) -> None:
         """Write one finished query.
 
-        ``extra`` is ``batch``; ``scheduled_ns`` and ``service_ns``; ``counts`` and ``first_stage``.
+        ``extra`` is ``batch``; ``scheduled_ns``, ``service_ns`` and ``failed``; ``counts`` and ``first_stage``.
         """
         line = {"trial": trial, "query_id": query_id, "latency_ns": latency_ns, "stages_ns": stages_ns, "hits": hits}
         self._write(self._samples, _line({**line, **extra}))

@@ -27,13 +27,14 @@ _FOR_CHECKS = 8
 class ServedQuery:
     """One query of a probe; nanoseconds since the probe's start.
 
-    ``free_ns`` is the end of the query before it on the same stream.
+    ``free_ns`` is the end of the query before it on the same stream.  ``failed``: it ended without an answer.
     """
 
     scheduled_ns: int
     free_ns: int
     start_ns: int
     end_ns: int
+    failed: bool = False
 
     @property
     def latency_ns(self) -> int:
@@ -90,7 +91,7 @@ def judge_probe(
     time.  The latter matters if the sample is shorter than the target: a queue that grows without end would pass
     because it ends in time.
     """
-    latency_s, late = latency_and_late([query.latency_ns for query in served], target)
+    latency_s, late = latency_and_late([judged_ns(query.latency_ns, query.failed, target) for query in served], target)
     allowed = late_allowed(len(served), target.latency_percentile or 0.0)
     kept_up = sum(query.busy_ns for query in served) <= streams * max(query.scheduled_ns for query in served)
     return Probe(
@@ -99,14 +100,24 @@ def judge_probe(
         queries=len(served),
         latency_s=latency_s,
         late=late,
+        failed=sum(query.failed for query in served),
         passed=allowed is not None and late <= allowed and kept_up,
         check=check,
     )
 
 
+def judged_ns(latency_ns: int, failed: bool, target: ScenarioParams) -> int:
+    """Return the latency that a target judges: a query without an answer is late, however soon it failed."""
+    return max(latency_ns, _target_ns(target) + 1) if failed else latency_ns
+
+
+def _target_ns(target: ScenarioParams) -> int:
+    return round((target.latency_target_s or 0.0) * 1e9)
+
+
 def latency_and_late(latencies_ns: Sequence[int], target: ScenarioParams) -> tuple[float, int]:
     """Return the latency (s) at the target's percentile, and the number of queries beyond the target."""
-    percentile, target_ns = target.latency_percentile or 0.0, round((target.latency_target_s or 0.0) * 1e9)
+    percentile, target_ns = target.latency_percentile or 0.0, _target_ns(target)
     # The guard keeps 0.95 * 200 from becoming rank 191 by rounding.
     rank = max(1, math.ceil(percentile / 100 * len(latencies_ns) - 1e-9))
     return sorted(latencies_ns)[rank - 1] / 1e9, sum(latency > target_ns for latency in latencies_ns)
@@ -118,7 +129,7 @@ def out_of_reach(served: Sequence[ServedQuery], target: ScenarioParams) -> bool:
     Streams slow each other down, so only queries served alone count; if they are too few to prove anything, a lower
     rate has to.
     """
-    percentile, target_ns = target.latency_percentile or 0.0, round((target.latency_target_s or 0.0) * 1e9)
+    percentile, target_ns = target.latency_percentile or 0.0, _target_ns(target)
     if late_allowed(len(served), percentile) is None:
         return True
     alone = _alone(served)

@@ -168,8 +168,9 @@ class Probe:
     """One rate that the ``server`` scenario tried: trial number, scheduled rate, and what came of it.
 
     ``latency_s`` is the latency, from the scheduled arrival, at the target's percentile; ``late`` counts queries
-    beyond the target.  ``passed`` asks more than ``late`` alone: see :mod:`harness.driver.server`.  ``check`` marks
-    a probe that tries again, with other arrivals, a rate that the search believes in.
+    beyond the target, ``failed`` the queries among them that got no answer.  ``passed`` asks more than ``late`` alone:
+    see :mod:`harness.driver.server`.  ``check`` marks a probe that tries again, with other arrivals, a rate that the
+    search believes in.
     """
 
     trial: int
@@ -179,6 +180,7 @@ class Probe:
     late: int
     passed: bool
     check: bool
+    failed: int = 0
 
 
 @dataclass

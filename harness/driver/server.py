@@ -12,8 +12,8 @@ import time
 from collections.abc import Iterator, Sequence
 from time import perf_counter_ns  # by name: see output.py
 
-from harness.driver.adapter import Adapter
-from harness.driver.output import Output
+from harness.driver.adapter import Adapter, QueryFailed
+from harness.driver.output import ERROR, TIMED_OUT, Output
 from harness.driver.procfs import CompilerClock
 from harness.driver.rate_search import ServedQuery, Unreachable, arrivals_ns, highest_rate, judge_probe, out_of_reach
 from harness.driver.records import MAX_PROBES, JobSpec, Measurement, Probe, Query
@@ -72,6 +72,7 @@ class _Arrivals:
         self._stages: list[dict[str, int]] = [{}] * len(queries)
         self._counts: list[dict[str, dict[str, int]]] = [{}] * len(queries)
         self._times: list[tuple[int, int, int]] = [(0, 0, 0)] * len(queries)
+        self._failures: dict[int, QueryFailed] = {}
         self._failed: BaseException | None = None
         self._origin = self._reported = 0
 
@@ -108,7 +109,10 @@ class _Arrivals:
                     return
                 text = self._queries[turn].text
                 start = clock()
-                self._answers[turn] = search(text, k)
+                try:
+                    self._answers[turn] = search(text, k)
+                except QueryFailed as error:
+                    self._failures[turn] = error
                 end = clock()
                 self._times[turn] = (free, start, end)
                 if self._streams == 1:  # several streams have no "last search"
@@ -135,13 +139,22 @@ class _Arrivals:
 
     def _write(self) -> Sequence[ServedQuery]:
         served = [
-            ServedQuery(scheduled, free - self._origin, start - self._origin, end - self._origin)
-            for scheduled, (free, start, end) in zip(self._arrivals, self._times, strict=True)
+            ServedQuery(
+                scheduled, free - self._origin, start - self._origin, end - self._origin, turn in self._failures
+            )
+            for turn, (scheduled, (free, start, end)) in enumerate(zip(self._arrivals, self._times, strict=True))
         ]
+        if self._failures:  # the job's log shows what a count cannot
+            number = len(self._failures)
+            print(f"{number} of {len(served)} queries failed, one by: {next(iter(self._failures.values()))}")
         self._runner.out.progress(0)  # from now on the host counts samples
         for turn, (query, times) in enumerate(zip(self._queries, served, strict=True)):
             extra = {"scheduled_ns": times.scheduled_ns, "service_ns": times.service_ns, **self._counts[turn]}
-            stages_ns, hits = self._stages[turn], self._runner.hits_of(self._trial, query, self._answers[turn])
+            stages_ns, hits = self._stages[turn], []
+            if failure := self._failures.get(turn):
+                extra["failed"] = TIMED_OUT if failure.timed_out else ERROR
+            else:
+                hits = self._runner.hits_of(self._trial, query, self._answers[turn])
             self._runner.out.write_sample(self._trial, query.query_id, times.latency_ns, stages_ns, hits, **extra)
             self._answers[turn] = None
         gc.collect()

@@ -21,7 +21,7 @@ from harness.driver.output import MEASUREMENT, WARMUP_TRIAL
 from harness.driver.records import JobSpec, Measurement, Outcome
 from harness.errors import counted
 from harness.jobs.environment import shared_host
-from harness.jobs.job_samples import Sample, clock_contradiction, incomplete, read_samples, worked_s
+from harness.jobs.job_samples import EXTRA, Sample, clock_contradiction, incomplete, read_samples, worked_s
 from harness.launch.base import KILLED, LaunchEnd, LaunchRequest, StopReason
 from harness.results.reader import RESULT_BYTES, check_facts, parse_record
 from harness.results.schema import (
@@ -103,7 +103,7 @@ class CollectedJob:
     def _ranking_disagreements(self) -> int | None:
         """Count queries whose ranked ids differ between trials or repeats; None without any repetition."""
         rankings: dict[str, set[bytes]] = {}
-        samples = [sample for sample in self.samples if sample.trial != WARMUP_TRIAL]
+        samples = [sample for sample in self.samples if sample.trial != WARMUP_TRIAL and sample.failed is None]
         for sample in samples:
             rankings.setdefault(sample.query_id, set()).add(sample.ranking)
         if len({sample.trial for sample in samples}) < 2:
@@ -144,7 +144,7 @@ class CollectedJob:
             "warmup": [sample.trial == WARMUP_TRIAL for sample in self.samples],
             "latency_ns": [sample.latency_ns for sample in self.samples],
         }
-        for name in ("scheduled_ns", "service_ns", "batch"):
+        for name in EXTRA:
             column = [getattr(sample, name) for sample in self.samples]
             if any(value is not None for value in column):
                 columns[name] = column

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.driver.adapter import BadAnswer, check_hits
-from harness.driver.output import REPEAT_TRIAL, SAMPLES, WARMUP_TRIAL
+from harness.driver.output import ERROR, REPEAT_TRIAL, SAMPLES, TIMED_OUT, WARMUP_TRIAL
 from harness.driver.records import Hit, JobSpec, Measurement, most_first_stage
 from harness.driver.scenarios import repeat_queries
 from harness.launch.base import LaunchRequest, TrialTimes
@@ -36,6 +36,8 @@ _MOST_STAGES, _MOST_COUNTS = 16, 16
 # A stage, a component system, or a component's stage (``bm25.retrieve``).
 _STAGE_NAME = re.compile(r"[^\W\d]\w{0,39}|[a-z0-9][a-z0-9._-]{0,62}(\.[^\W\d]\w{0,39})?")
 
+# Whole numbers that some samples have.
+EXTRA = ("scheduled_ns", "service_ns", "batch", "failed")
 _COUNT_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 # The sum of a busy host, a late wake-up and the interval between two looks for files.
@@ -58,6 +60,7 @@ class Sample:
     kept likewise; ``counts`` is the work that the adapter counted.
     ``service_ns`` and ``scheduled_ns`` (since the trial's start) belong to the ``server`` scenario, whose latency
     counts from the scheduled arrival; ``batch`` to ``offline``, where each query's latency is its whole batch's.
+    ``failed`` says how a query of an open loop ended without an answer: ``ERROR`` or ``TIMED_OUT``.
     """
 
     trial: int
@@ -71,6 +74,7 @@ class Sample:
     scheduled_ns: int | None = None
     service_ns: int | None = None
     batch: int | None = None
+    failed: int | None = None
 
 
 def read_samples(job: LaunchRequest) -> tuple[list[Sample], set[str], str | None]:
@@ -122,13 +126,16 @@ def _sample(line: bytes, spec: JobSpec, queries: set[str], warmed: set[str]) -> 
     given = [Hit(doc_id, score) for doc_id, score in raw.get("first_stage", [])]
     first_stage = check_hits(given, most_first_stage(spec), 0)
     hits: list[tuple[str, float]] = []
-    if trial != WARMUP_TRIAL or query_id not in warmed:
+    failed, open_loop = raw.get("failed"), spec.scenario == "server" and trial >= 0
+    if failed is not None and (failed not in (ERROR, TIMED_OUT) or not open_loop or raw["hits"]):
+        raise ValueError(f"failed {str(failed)[:40]!r} is not possible here")
+    if failed is None and (trial != WARMUP_TRIAL or query_id not in warmed):
         fewest = 0 if spec.fewer_hits_ok else min(spec.k, spec.corpus_size)
         hits = check_hits([Hit(doc_id, score) for doc_id, score in raw["hits"]], spec.k, fewest)
     if trial == WARMUP_TRIAL:
         warmed.add(query_id)
     ranking = hashlib.sha256("\n".join(doc_id for doc_id, _ in hits).encode("utf-8")).digest()
-    extra = {name: _extra(name, raw[name]) for name in ("scheduled_ns", "service_ns", "batch") if name in raw}
+    extra = {name: _extra(name, raw[name]) for name in EXTRA if name in raw}
     return Sample(trial, query_id, latency_ns, stages_ns, ranking, hits, counts, first_stage, **extra)
 
 

@@ -216,6 +216,10 @@ FIXED: dict[str, tuple[Figure, ...]] = {
             short=THROUGHPUT, higher=True, optional=True, applies=_is_open, told="Throughput",
             method=notes.THROUGHPUT_METHOD, screen=FirstScreen("queries/s", dropped=7), places=FOREMOST,
         ),
+        figure_of(
+            "failed_queries", "queries", "queries without an answer at the rate that was kept; they count as late",
+            "failed_queries", label="failed queries", optional=True, places=_DETAIL,
+        ),
     ),
     "resources": (
         _memory(

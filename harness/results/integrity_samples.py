@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.driver.output import REPEAT_TRIAL, WARMUP_TRIAL
-from harness.driver.rate_search import latency_and_late
+from harness.driver.rate_search import judged_ns, latency_and_late
 from harness.driver.records import MAX_PROBES, Outcome
 from harness.errors import counted
 from harness.evaluation import answer_recall, trec
@@ -216,7 +216,8 @@ def check(job: StoredJob) -> Iterator[Mismatch]:
         yield from _check_whole(job, counts, timed)
     yield from _check_counts(job, trials, latency_ns)
     if ok and spec.cell.scenario == "server":
-        yield from _check_probes(job, trials, latency_ns)
+        failed = table.column("failed").to_pylist() if "failed" in table.column_names else [None] * len(trials)
+        yield from _check_probes(job, trials, latency_ns, failed)
     elif ok:
         yield from _check_wall_time(job, table)
 
@@ -296,13 +297,17 @@ def _check_wall_time(job: StoredJob, table: pa.Table) -> Iterator[Mismatch]:
         yield Mismatch(f"{reader.RESULT}: wall_s", f"{job.result.wall_s}", follows)
 
 
-def _check_probes(job: StoredJob, trials: list[int], latency_ns: list[Any]) -> Iterator[Mismatch]:
+def _check_probes(job: StoredJob, trials: list[int], latency_ns: list[Any], failed: list[Any]) -> Iterator[Mismatch]:
     """Compare the probes of scenario ``server``, and the confirmed rate, with the samples."""
     measured, target = job.result.measured, job.result.spec.scenario_params
     if measured is None:
         return
     for number, probe in enumerate(measured.probes, start=1):
-        timed = [ns for trial, ns in zip(trials, latency_ns, strict=True) if trial == probe.trial]
+        timed = [
+            judged_ns(ns, bool(fault), target)
+            for trial, ns, fault in zip(trials, latency_ns, failed, strict=True)
+            if trial == probe.trial
+        ]
         if not timed or target.latency_percentile is None or target.latency_target_s is None:
             continue
         latency_s, late = latency_and_late(timed, target)

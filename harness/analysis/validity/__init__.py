@@ -82,10 +82,17 @@ def assess(
             *_rankings(results, disagreements),
             *_warmth(results, facts),
             *facts.doubts,
+            *_failed(facts),
             *_scenario(results),
             *_protocol(results[0].spec),
         ]
     return _with_worst(of_cell(doubts, results[0].spec.cell))
+
+
+def _failed(facts: SampleFacts) -> Iterator[Doubt]:
+    if facts.failed:
+        text = f"{counted(facts.failed, 'query')} at the rate that was kept got no answer (an error, or none"
+        yield Doubt(Cause.FAILED_QUERIES, f"{text} in time): they count as late, and no latency includes them")
 
 
 def assess_build(build: IndexFacts | None, cell: Cell, levels: machine_speed.Levels) -> Assessment:

@@ -107,7 +107,7 @@ class SampleFacts:
     """Facts about a cell's samples; ``None``: not found, or too few samples.  ``queries``: number of timed queries.
 
     ``doubts`` need no other fact about the cell.  ``mean_within`` is half the width of the mean's interval, as a share
-    of the mean.
+    of the mean.  ``failed`` counts the queries of an open loop without an answer, at the rate that it kept.
     """
 
     queries: int | None = None
@@ -117,6 +117,7 @@ class SampleFacts:
     repeat: RepeatSpeedup | None = None
     doubts: tuple[Doubt, ...] = ()
     mean_within: float | None = None
+    failed: int = 0
 
 
 def inspect(

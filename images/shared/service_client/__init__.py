@@ -65,7 +65,7 @@ class HttpClient:
             text = response.read(MOST_BYTES + 1)
         except TimeoutError as error:
             self.close()
-            raise QueryFailed(f"no answer within {self._timeout_s:g} s") from error
+            raise QueryFailed(f"no answer within {self._timeout_s:g} s", timed_out=True) from error
         except (OSError, http.client.HTTPException) as error:
             self.close()
             raise QueryFailed(f"the connection failed: {type(error).__name__}: {error}") from error
