@@ -224,7 +224,7 @@ def max_samples(spec: JobSpec) -> int:
 
 def max_trials(spec: JobSpec) -> int:
     """Return the number of trials that a job may run."""
-    return MAX_PROBES if spec.scenario == "server" else spec.trials
+    return MAX_PROBES if spec.probes else spec.trials
 
 
 def max_output_bytes(spec: JobSpec) -> int:

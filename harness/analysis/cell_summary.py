@@ -24,7 +24,7 @@ from harness.evaluation import trec
 from harness.evaluation.per_query import SHARES
 from harness.results.reader import StoredJob, most_hits
 from harness.results.samples import cell_budget
-from harness.results.schema import Observed, Result, measurements
+from harness.results.schema import Observed, Result, has_probes, measurements
 from harness.stats import LatencySummary
 from harness.untrusted import reason_of, sha256
 
@@ -76,7 +76,8 @@ def summarise(jobs: Sequence[StoredJob], *, rankings: bool = True) -> CellSummar
     try:
         budget = cell_budget()
         timed = timings.read((job.result.spec.job, job.samples(budget)) for job in jobs)
-        scenario, two_stages = results[0].spec.cell.scenario, jobs[0].first_stage_path is not None
+        two_stages = jobs[0].first_stage_path is not None
+        scenario = "server" if has_probes(results[0]) else results[0].spec.cell.scenario
         facts = sample_checks.inspect(timed, _phases_s(results), scenario, two_stages=two_stages)
         timed, holes = _complete(timed)
         summary = _summary(results, timed)
@@ -105,16 +106,17 @@ def assess(
 
 def _summary(results: Sequence[Result], timed: Timings) -> CellSummary:
     scenario = results[0].spec.cell.scenario
-    if scenario == "offline":
+    probes = has_probes(results[0])
+    if scenario == "offline" and not probes:
         return _without_latency(
             timed,
             "scenario offline: a query's latency is its whole batch's; see the throughput",
             offline_throughput(timed),
             _stages(timed),
         )
-    if scenario != "server":
+    if not probes:
         return _with_latency(timed)
-    rate = server_throughput(results)
+    rate = server_throughput(results) if scenario == "server" else connected_throughput(results)
     timed = confirming_samples(results, timed)
     if not len(timed.query):
         return _without_latency(timed, "no rate was confirmed, so there is no latency", rate, {})
@@ -263,7 +265,7 @@ def _cpu(results: Sequence[Result], timed: Timings) -> CpuUse:
 
     The intervals are Student's over the jobs, for these queries.
     """
-    if results[0].spec.cell.scenario == "server":
+    if has_probes(results[0]):
         timed = confirming_samples(results, timed)
     answered = dict(zip(timed.trials, np.bincount(timed.trial, minlength=len(timed.trials)).tolist(), strict=True))
     used = _by_job(results, answered, lambda seen: [(one.trial, one.cpu_s, one.wall_s) for one in seen.trial_cpu])
@@ -367,6 +369,19 @@ def server_throughput(results: Sequence[Result]) -> Estimate:
     low = believed[0] if bounded and not none else None
     high = believed[-1] if bounded else None
     return Estimate(value, low, high, reason="; ".join(part for part in (extremes, failures, own, checks) if part))
+
+
+def connected_throughput(results: Sequence[Result]) -> Estimate:
+    """Return what a service answered by its best number of connections: the median over jobs, and their extremes."""
+    answered = sorted(one.rate_qps for one in measurements(results) if one.rate_qps is not None)
+    if not answered:
+        return Estimate(None, reason="no number of connections was tried")
+    chosen = sorted({one.probes[-1].streams or 0 for one in measurements(results) if one.probes})
+    by = f"by {' or '.join(map(str, chosen))} connections at once"
+    if len(answered) < MIN_PROCESSES:
+        return Estimate(stats.median(answered), reason=f"{by}; {too_few_processes(len(answered))}")
+    extremes = f"{by}; lowest and highest of {counted(len(answered), 'job')}"
+    return Estimate(stats.median(answered), answered[0], answered[-1], reason=extremes)
 
 
 def confirming_samples(results: Sequence[Result], timed: Timings) -> Timings:

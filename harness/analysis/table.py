@@ -371,12 +371,13 @@ class Row:
     the profile's memory if that is the whole machine; the limit is what its host leaves (:attr:`memory_bytes`).
     ``harness_apart``: harness kept off the job's CPUs (``None``: not known).  ``price`` is ``None`` if no price in the
     snapshot fits the profile; ``price_note`` says why, or how the priced machine differs from the measured one.
-    ``counts`` holds the work of a query (pairs, tokens, flop ...), the mean over all timed samples; it does not depend
-    on the machine.  ``token_model`` is the language model whose token prices the system names.  ``backend`` ran the
-    encoder of queries, ``document_backend`` the encoder of documents.  ``failed_queries`` counts the queries of an
-    open loop that got no answer at the rate that was kept.  ``client`` is a service's client; ``None``: the system was
-    in the driver's process.  ``stand_in`` says which checkpoint replaces the published one; ``pinned_at_first_use`` names the files that the run pinned.  ``sweep`` is a point of a sweep or
-    curve.  ``origin`` names the merged results (:mod:`harness.results.merge`); jobs of two origins never share a row.
+    ``counts`` holds the work of a query (pairs, tokens, flop ...), the mean over all timed samples; it does not
+    depend on the machine.  ``token_model`` is the language model whose token prices the system names.  ``backend``
+    ran the encoder of queries, ``document_backend`` the encoder of documents.  ``failed_queries`` counts the
+    queries of an open loop that got no answer at the rate that was kept.  ``client`` is a service's client;
+    ``None``: the system was in the driver's process.  ``stand_in`` says which checkpoint replaces the published
+    one; ``pinned_at_first_use`` names the files that the run pinned.  ``sweep`` is a point of a sweep or curve.
+    ``origin`` names the merged results (:mod:`harness.results.merge`); jobs of two origins never share a row.
     ``one_pass_warmup`` counts the warm-up queries if warm-up was one pass.  ``data_faults`` are faults of the corpus.
     ``throughput_qps`` was asked to keep ``latency_percentile`` per cent of the queries within ``latency_target_s``.
     """

@@ -25,7 +25,7 @@ from harness.driver.adapter import Adapter, BadAnswer, Corpus, Parameters
 from harness.driver.output import Output, throttled
 from harness.driver.records import JobSpec, Measurement, Outcome, Query, spec_from_json
 from harness.driver.scenarios import QuerySource, closed_loop, planned_queries
-from harness.driver.server import server
+from harness.driver.server import connections, server
 
 # Messages of the JVM, CUDA, PyTorch and the C library.
 _REFUSED = (
@@ -176,7 +176,8 @@ def run_search(spec: JobSpec, paths: JobPaths, out: Output, measured: Measuremen
         raise ValueError(f"this image knows no scenario {spec.scenario!r}, only {', '.join(SCENARIOS)}")
     hand = partial(_hand, spec, paths, out)
     spec = replace(spec, warmup=tuple(hand(0)))
-    SCENARIOS[spec.scenario](adapter, spec, out, hand, measured)
+    run = connections if spec.probes and spec.scenario == "offline" else SCENARIOS[spec.scenario]
+    run(adapter, spec, out, hand, measured)
     with out.phase("close"):
         adapter.close()
 

@@ -129,6 +129,11 @@ class JobSpec:
     service_url: str | None = None
     protocol_version: int = PROTOCOL_VERSION
 
+    @property
+    def probes(self) -> bool:
+        """Whether its trials are probes, in which queries overlap: tried rates, or numbers of connections."""
+        return self.scenario == "server" or (self.scenario == "offline" and self.service_url is not None)
+
 
 @dataclass(frozen=True)
 class EffectiveEnvelope:
@@ -167,6 +172,9 @@ class Phase:
 class Probe:
     """One rate that the ``server`` scenario tried: trial number, scheduled rate, and what came of it.
 
+    In the ``offline`` scenario of a service: one number of connections (``streams``), each with a query at all times;
+    ``rate_qps`` is what was answered, ``latency_s`` the median.
+
     ``latency_s`` is the latency, from the scheduled arrival, at the target's percentile; ``late`` counts queries
     beyond the target, ``failed`` the queries among them that got no answer.  ``passed`` asks more than ``late`` alone:
     see :mod:`harness.driver.server`.  ``check`` marks a probe that tries again, with other arrivals, a rate that the
@@ -181,6 +189,7 @@ class Probe:
     passed: bool
     check: bool
     failed: int = 0
+    streams: int | None = None
 
 
 @dataclass
@@ -191,7 +200,8 @@ class Measurement(Generic[Text]):
     ``peak_cgroup_bytes`` is the kernel's own high-water mark, ``throttled_periods`` and ``oom_kills``
     its counters, all read from inside just before the end; ``None`` where the kernel shows none.
     ``warmup_steady`` is ``None`` when warm-up had only one pass, with nothing to compare.  ``rate_qps`` is the highest
-    rate of the ``server`` scenario that met its target and met it again; ``None`` where none did.  ``resumed_s`` is the
+    rate of the ``server`` scenario that met its target and met it again (``None`` where none did), or what a service
+    answered a second by the best number of connections.  ``resumed_s`` is the
     part of ``build_s`` that earlier attempts spent on what this build took over from them.  ``compiled_s`` is the CPU
     time of just-in-time compiler threads while the trials ran; ``None`` where there are none.
     """

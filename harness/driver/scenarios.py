@@ -227,7 +227,7 @@ def planned_queries(spec: JobSpec, number: int) -> list[Query]:
     """Return the queries of a stretch in their order: 0 is the warm-up, then the trials, then the repeats."""
     if number == 0:
         return list(spec.warmup)
-    if number > spec.trials and spec.scenario != "server":
+    if number > spec.trials and not spec.probes:
         return repeat_queries(spec)
     return trial_order(spec.sample, spec.seed, spec.first_trial + number - 1)
 

@@ -1,12 +1,15 @@
-"""The ``server`` scenario: queries arrive on schedule, ready or not (open loop).
+"""Scenarios whose queries overlap.
 
-A closed loop hides a stall, because no query arrives meanwhile.  Here latency counts from the scheduled arrival, so
-every query that waited shows it.
+``server``: queries arrive on schedule, ready or not (open loop).  A closed loop hides a stall, because no query arrives
+meanwhile.  Here latency counts from the scheduled arrival, so every query that waited shows it.
+
+``offline``, of a service: as many queries at once as there are connections, for more and more connections.
 """
 
 from __future__ import annotations
 
 import gc
+import statistics
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -20,6 +23,8 @@ from harness.driver.records import MAX_PROBES, JobSpec, Measurement, Probe, Quer
 from harness.driver.scenarios import QueryRunner, QuerySource, pause_collector, run_warmup
 
 _MAX_STREAMS = 1024
+# Twice the connections are worth it from this ratio of throughputs on.
+_FASTER = 1.05
 # The kernel wakes a sleeper tens of microseconds late: yield for the last stretch.
 _SLEEP_SHORT_NS = 200_000
 # The host stops a job that is silent for longer than one query may take.
@@ -33,9 +38,7 @@ def server(adapter: Adapter, spec: JobSpec, out: Output, hand: QuerySource, meas
 
     Each tried rate is a probe, numbered and stored like a trial.
     """
-    streams = adapter.streams()
-    if type(streams) is not int or not 1 <= streams <= _MAX_STREAMS:
-        raise ValueError(f"streams() is {streams!r}, must be a whole number from 1 to {_MAX_STREAMS}")
+    streams = _streams(adapter)
     runner, compiled_ns = QueryRunner(adapter, spec, out), CompilerClock()
     level_ns = run_warmup(runner.one_by_one, spec, out, compiled_ns, measured)
     service_qps = streams * len(spec.warmup) * 1e9 / max(1, level_ns) if spec.warmup else 1.0
@@ -48,7 +51,8 @@ def server(adapter: Adapter, spec: JobSpec, out: Output, hand: QuerySource, meas
         trial, queries = spec.first_trial + len(probes), hand(len(probes) + 1)
         before_ns = compiled_ns()
         with out.phase(f"trial-{trial}", len(queries)) as phase:
-            served = _Arrivals(runner, trial, queries, rate_qps, streams).serve()
+            arrivals = arrivals_ns(spec.seed, trial, len(queries), rate_qps)
+            served = _Arrivals(runner, trial, queries, streams, arrivals).serve()
             phase.claimed_ns = sum(query.latency_ns for query in served)
         compiled_s += (compiled_ns() - before_ns) / 1e9
         probes.append(judge_probe(served, trial, rate_qps, spec.scenario_params, streams=streams, check=check))
@@ -60,14 +64,62 @@ def server(adapter: Adapter, spec: JobSpec, out: Output, hand: QuerySource, meas
     measured.compiled_s = compiled_s if compiled_ns.seen else None
 
 
+def connections(adapter: Adapter, spec: JobSpec, out: Output, hand: QuerySource, measured: Measurement[str]) -> None:
+    """Warm up, then double the connections until a service answers no faster; measure the best number once more.
+
+    Each number is a probe, stored like a trial.
+    """
+    most = _streams(adapter)
+    runner, compiled_ns = QueryRunner(adapter, spec, out), CompilerClock()
+    run_warmup(runner.one_by_one, spec, out, compiled_ns, measured)
+    probes: list[Probe] = []
+
+    def probe(streams: int, check: bool) -> float:
+        pause_collector()
+        trial, queries = spec.first_trial + len(probes), hand(len(probes) + 1)
+        with out.phase(f"trial-{trial}", len(queries)) as phase:
+            served = _Arrivals(runner, trial, queries, streams).serve()
+            phase.claimed_ns = sum(query.latency_ns for query in served)
+        failed = sum(query.failed for query in served)
+        took_ns = max(query.end_ns for query in served) - min(query.start_ns for query in served)
+        rate_qps = (len(served) - failed) * 1e9 / took_ns
+        median_s = statistics.median(query.latency_ns for query in served) / 1e9
+        probes.append(Probe(trial, rate_qps, len(served), median_s, 0, True, check, failed, streams))
+        return rate_qps
+
+    best, best_qps, streams = 1, 0.0, 1
+    while streams <= most:
+        rate_qps = probe(streams, check=False)
+        if rate_qps <= _FASTER * best_qps:
+            break
+        best, best_qps, streams = streams, rate_qps, 2 * streams
+    measured.rate_qps = probe(best, check=True)
+    measured.probes = tuple(probes)
+
+
+def _streams(adapter: Adapter) -> int:
+    """Return how many threads may ask an adapter at once."""
+    streams = adapter.streams()
+    if type(streams) is not int or not 1 <= streams <= _MAX_STREAMS:
+        raise ValueError(f"streams() is {streams!r}, must be a whole number from 1 to {_MAX_STREAMS}")
+    return streams
+
+
 class _Arrivals:
-    """One probe: every query of the sample once, at its scheduled time."""
+    """One probe: every query of the sample once, at its scheduled time; without ``arrivals``, as soon as a stream is
+    free, and on schedule by definition.
+    """
 
     def __init__(
-        self, runner: QueryRunner, trial: int, queries: Sequence[Query], rate_qps: float, streams: int
+        self,
+        runner: QueryRunner,
+        trial: int,
+        queries: Sequence[Query],
+        streams: int,
+        arrivals: Sequence[int] | None = None,
     ) -> None:
         self._runner, self._trial, self._queries, self._streams = runner, trial, queries, streams
-        self._arrivals = arrivals_ns(runner.spec.seed, trial, len(queries), rate_qps)
+        self._closed, self._arrivals = arrivals is None, arrivals or [0] * len(queries)
         self._answers: list[object] = [None] * len(queries)
         self._stages: list[dict[str, int]] = [{}] * len(queries)
         self._counts: list[dict[str, dict[str, int]]] = [{}] * len(queries)
@@ -140,7 +192,11 @@ class _Arrivals:
     def _write(self) -> Sequence[ServedQuery]:
         served = [
             ServedQuery(
-                scheduled, free - self._origin, start - self._origin, end - self._origin, turn in self._failures
+                start - self._origin if self._closed else scheduled,
+                free - self._origin,
+                start - self._origin,
+                end - self._origin,
+                turn in self._failures,
             )
             for turn, (scheduled, (free, start, end)) in enumerate(zip(self._arrivals, self._times, strict=True))
         ]

@@ -60,7 +60,7 @@ class Sample:
     kept likewise; ``counts`` is the work that the adapter counted.
     ``service_ns`` and ``scheduled_ns`` (since the trial's start) belong to the ``server`` scenario, whose latency
     counts from the scheduled arrival; ``batch`` to ``offline``, where each query's latency is its whole batch's.
-    ``failed`` says how a query of an open loop ended without an answer: ``ERROR`` or ``TIMED_OUT``.
+    ``failed`` says how a query of a probe ended without an answer: ``ERROR`` or ``TIMED_OUT``.
     """
 
     trial: int
@@ -126,8 +126,8 @@ def _sample(line: bytes, spec: JobSpec, queries: set[str], warmed: set[str]) -> 
     given = [Hit(doc_id, score) for doc_id, score in raw.get("first_stage", [])]
     first_stage = check_hits(given, most_first_stage(spec), 0)
     hits: list[tuple[str, float]] = []
-    failed, open_loop = raw.get("failed"), spec.scenario == "server" and trial >= 0
-    if failed is not None and (failed not in (ERROR, TIMED_OUT) or not open_loop or raw["hits"]):
+    failed, may_fail = raw.get("failed"), spec.probes and trial >= 0
+    if failed is not None and (failed not in (ERROR, TIMED_OUT) or not may_fail or raw["hits"]):
         raise ValueError(f"failed {str(failed)[:40]!r} is not possible here")
     if failed is None and (trial != WARMUP_TRIAL or query_id not in warmed):
         fewest = 0 if spec.fewer_hits_ok else min(spec.k, spec.corpus_size)
@@ -157,7 +157,7 @@ def _extra(name: str, value: object) -> int:
 
 def incomplete(spec: JobSpec, measurement: Measurement[Any], samples: list[Sample]) -> str | None:
     """Return which samples are missing, doubled or not asked for."""
-    trials = len(measurement.probes) if spec.scenario == "server" else spec.trials
+    trials = len(measurement.probes) if spec.probes else spec.trials
     expected = Counter(
         (trial, query.query_id) for trial in range(spec.first_trial, spec.first_trial + trials) for query in spec.sample
     )
@@ -185,7 +185,7 @@ def worked_s(spec: JobSpec, samples: list[Sample]) -> float:
 
     Batches count once, and so does time in which several streams worked; waiting in a queue does not count.
     """
-    return (_served_ns(samples) if spec.scenario == "server" else claimed_ns(samples)) / 1e9
+    return (_served_ns(samples) if spec.probes else claimed_ns(samples)) / 1e9
 
 
 def claimed_ns(samples: Sequence[Sample]) -> int:
@@ -251,7 +251,7 @@ def _wrong(
     if not least_s - tolerance_s - delays_s <= span_s <= most_s + tolerance_s:
         return f"the image's clock says that it lasted {span_s:.3f} s, the host's {least_s:.3f} to {most_s:.3f} s"
     answered_s = claimed_s
-    if spec.scenario == "server":  # the last answer of an open loop came so long after the probe's start
+    if spec.probes:  # the last answer of an open loop came so long after the probe's start
         answered_s = max((sample.scheduled_ns or 0) + sample.latency_ns for sample in samples) / 1e9
     if answered_s > span_s + tolerance_s:
         return f"the image claims {answered_s:.3f} s of work in the {span_s:.3f} s that it lasted"
@@ -261,7 +261,7 @@ def _wrong(
         return f"the image claims {answered_s:.3f} of {span_s:.3f} s; checking answers explains {own_s:.3f} s at most"
     # Waiting and writing take no processor time.  An open loop leaves time in which threads behind it may work.
     around_s = max(0.0, wall_s - least_s)
-    cpu_s = None if spec.scenario == "server" else cpu_s
+    cpu_s = None if spec.probes else cpu_s
     if cpu_s is not None and cpu_s - 2 * max(TOLERANCE_S, TOLERANCE_SHARE * cpu_s) > claimed_s + own_s + around_s:
         return f"the image claims {claimed_s:.3f} s and used {cpu_s:.3f} s of each of its CPUs"
     return None

@@ -397,7 +397,7 @@ def _answering(run: _RunState, finished: Iterable[tuple[Result, Outcome]]) -> fr
 def _job_spec(inputs: Inputs, job: Planned, prepared: Prepared, enforced: tuple[str, ...]) -> JobSpec:
     """Return the spec that the driver inside the container reads."""
     spec, sample = job.spec, inputs.samples[job.cell.dataset]
-    return JobSpec(
+    made = JobSpec(
         kind="search",
         system=job.cell.system,
         params=prepared.system.params,
@@ -406,7 +406,6 @@ def _job_spec(inputs: Inputs, job: Planned, prepared: Prepared, enforced: tuple[
         scenario=job.cell.scenario,
         k=spec.k,
         trials=spec.trials,
-        first_trial=spec.job * (MAX_PROBES if job.cell.scenario == "server" else spec.trials),
         repeats=min(spec.repeats, spec.timed_queries),
         pause=True,
         scenario_params=spec.scenario_params,
@@ -418,6 +417,7 @@ def _job_spec(inputs: Inputs, job: Planned, prepared: Prepared, enforced: tuple[
         sample=sample.timed,
         service_url=prepared.system.service_url("search"),
     )
+    return replace(made, first_trial=spec.job * (MAX_PROBES if made.probes else spec.trials))
 
 
 def _rebuild(run: _RunState, cell: Cell, builder: Prepared, index: Index) -> bool:

@@ -166,7 +166,7 @@ class JobWatch:
     def _over_budget(self) -> StopReason | None:
         """Return why the trials cannot end in time, by what a query of warm-up took; asked before the first trial."""
         spec, warmed = self._job.spec, self.progress.done
-        if self.paused != 1 or spec.scenario == "server" or not warmed:
+        if self.paused != 1 or spec.probes or not warmed:
             return None
         query_s, queries = self._warmup_s / warmed, spec.trials * len(spec.sample) + 2 * spec.repeats
         needed_s, left_s = query_s * queries, self._limits.job_s - (time.monotonic() - self._started)
@@ -229,7 +229,7 @@ class JobWatch:
                 self.progress = Step(phase[:40], 0, _count(total) or 0)
             elif (steps := _count(done)) is not None:
                 # An open loop writes its samples only when a probe is over; until then the count of answers must rise.
-                if self._job.spec.scenario == "server" and steps > self.progress.done:
+                if self._job.spec.probes and steps > self.progress.done:
                     self._step = time.monotonic()
                 self.progress = Step(self.progress.phase, steps, self.progress.total)
         if self._events.whole:

@@ -21,7 +21,7 @@ from harness.evaluation.trec import Qrels, Run
 from harness.results import reader
 from harness.results.reader import StoredJob, judges_hits_alone, most_first_stage_hits, most_hits
 from harness.results.samples import query_ids
-from harness.results.schema import ANSWER_DEPTHS, CLOCK_SLACK_S, JUDGED_HITS
+from harness.results.schema import ANSWER_DEPTHS, CLOCK_SLACK_S, JUDGED_HITS, has_probes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -215,7 +215,7 @@ def check(job: StoredJob) -> Iterator[Mismatch]:
         yield from differences(f"{reader.RESULT}: spec.held_out", spec.held_out, warm, reason=follows)
         yield from _check_whole(job, counts, timed)
     yield from _check_counts(job, trials, latency_ns)
-    if ok and spec.cell.scenario == "server":
+    if ok and has_probes(job.result):
         failed = table.column("failed").to_pylist() if "failed" in table.column_names else [None] * len(trials)
         yield from _check_probes(job, trials, latency_ns, failed)
     elif ok:
@@ -249,7 +249,7 @@ def _check_trials(job: StoredJob, trials: list[int]) -> Iterator[Mismatch]:
 def _trial_numbers(job: StoredJob) -> range:
     """Return the possible numbers of a job's trials; a rate search may end early."""
     spec, most, count = job.result.spec, job.result.spec.trials, job.result.spec.trials
-    if spec.cell.scenario == "server":
+    if has_probes(job.result):
         most = MAX_PROBES
         measured = job.result.measured
         count = len(measured.probes) if measured and job.result.outcome is Outcome.OK else MAX_PROBES

@@ -496,6 +496,12 @@ def is_service(result: Result) -> bool:
     return placement is not None and bool(placement.client_cpus)
 
 
+def has_probes(result: Result) -> bool:
+    """Return whether its trials are probes, as :attr:`harness.driver.records.JobSpec.probes` says."""
+    scenario = result.spec.cell.scenario
+    return scenario == "server" or (scenario == "offline" and is_service(result))
+
+
 def measurements(results: Iterable[Result]) -> list[Measurement[ForeignText]]:
     """Return what the drivers measured; a job that left no measurement is left out."""
     return [result.measured for result in results if result.measured is not None]

@@ -128,7 +128,8 @@ def inspect(
     Args:
         timings: the cell's timings.
         phases_s: job number -> seconds that its trials' phases lasted, for jobs that say so.
-        scenario: of the cell; under ``server`` latency depends on the rate, and batches hide single queries.
+        scenario: of the cell; under ``server``, as in all probes, latency depends on the rate, and batches hide single
+            queries.
         two_stages: the times of a first and a second stage sum to the latency.
     """
     queries = len(timings.queries)
