@@ -309,11 +309,11 @@ class Bench:
     def cache(self) -> Path:
         return self.folder / "cache"
 
-    def plant(self, name: str, **params: str | int | float) -> None:
-        """Add a system that misbehaves as its parameters say."""
+    def plant(self, name: str, engine: str = "planted", **params: str | int | float) -> None:
+        """Add a system that misbehaves as its parameters say; ``engine`` is ``planted`` or ``planted-service``."""
         lines = "".join(f"{key} = {json.dumps(value)}\n" for key, value in params.items() if key != "build_misdeed")
         build = f"build_misdeed = {json.dumps(params['build_misdeed'])}\n" if "build_misdeed" in params else ""
-        path = self.folder / "engines" / "planted" / "systems" / f"{name}.toml"
+        path = self.folder / "engines" / engine / "systems" / f"{name}.toml"
         path.write_text(f'description = "planted"\n[build_params]\n{build}[search_params]\n{lines}', encoding="utf-8")
 
     def suite(self, text: str = "", **keys: object) -> Path:
@@ -353,7 +353,8 @@ def make_bench(folder: Path) -> Bench:
     """A bench in an empty folder; ``HARNESS_IMAGES`` is still to be set."""
     (folder / "cache").mkdir()
     write_dataset(folder / "tiny")
-    shutil.copytree(PLANTED, folder / "engines" / "planted")
+    for engine in (PLANTED, PLANTED.with_name("planted-service")):
+        shutil.copytree(engine, folder / "engines" / engine.name)
     return Bench(folder)
 
 
