@@ -44,7 +44,7 @@ class CellSummary:
     ``reason`` says why the samples cannot be used.  ``by_query_s`` has each query's mean over its trials,
     ``quantiles_s`` all timed samples at :data:`harness.evaluation.per_query.SHARES`; both are empty where the scenario
     has no latency of single queries.  ``failed`` counts the queries of an open loop, at the rate that it kept, that got
-    no answer.  ``counts`` are means over all timed samples.  ``facts`` and ``disagreements`` are
+    no answer, if any did.  ``counts`` are means over all timed samples.  ``facts`` and ``disagreements`` are
     evidence for :func:`assess`.
     """
 
@@ -123,9 +123,9 @@ def _summary(results: Sequence[Result], timed: Timings) -> CellSummary:
     asked, timed = len(timed.query), timed.answered
     failed = asked - len(timed.query)
     if not len(timed.query):
-        return replace(_without_latency(timed, "no query was answered", rate, {}), failed=failed)
+        return replace(_without_latency(timed, "no query was answered", rate, {}), failed=failed or None)
     service = None if timed.service_s is None else _timing(timed, timed.service_s)
-    return replace(_with_latency(timed, throughput_qps=rate, service_s=service), failed=failed)
+    return replace(_with_latency(timed, throughput_qps=rate, service_s=service), failed=failed or None)
 
 
 def _within(latency: Latency) -> float | None:

@@ -159,7 +159,7 @@ class _Pair:
     def _fault(
         self, server: ContainerEnd, client: ContainerEnd, died: bool, effective: EffectiveEnvelope | None
     ) -> StopReason | None:
-        """Return what was wrong with a job that nobody stopped, as far as its files do not say."""
+        """Return what was wrong with a job that ran to an end, as far as its files do not say."""
         if died and server.exit_code == MISMATCH and effective is not None:
             spec = self._server_job.spec
             wrong = mismatches(spec.envelope, effective, spec.enforced, self._placement.cpuset)

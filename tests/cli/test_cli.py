@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from harness.cli import GROUPS, main
 from harness.config import data_root
-from harness.launch import docker
+from harness.launch import container
 from tests.conftest import Bench
 from tests.support.command_line import Call
 
@@ -28,7 +28,7 @@ def test_unusable_path_is_a_usage_error(harness: Call, bench: Bench, option: str
 
 def test_signals_wait_for_the_end_of_a_protected_section() -> None:
     ended = []
-    with pytest.raises(KeyboardInterrupt), docker._deferred_interrupts():
+    with pytest.raises(KeyboardInterrupt), container._deferred_interrupts():
         for _ in range(3):
             os.kill(os.getpid(), signal.SIGINT)
             time.sleep(0.01)
@@ -40,7 +40,7 @@ def test_a_signal_that_is_ignored_stays_ignored() -> None:
     """Ignore the signal, as nohup does, while a container is created."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with docker._deferred_interrupts():
+        with container._deferred_interrupts():
             os.kill(os.getpid(), signal.SIGHUP)
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:

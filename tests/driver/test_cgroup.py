@@ -12,7 +12,7 @@ import pytest
 from harness.driver import cgroup
 from harness.driver.cgroup import UNLIMITED, Cgroup, Limit, MemoryStat
 from harness.driver.procfs import OpenFiles, format_list, parse_list
-from harness.launch.docker import group_of
+from harness.launch.container import group_of
 from tests.support.recorded_cgroups import DRIVERS, FOLDER, docker_says, unfold
 
 MIB = 1 << 20

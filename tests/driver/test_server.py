@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from harness.driver import rate_search, server
-from harness.driver.adapter import BadAnswer
+from harness.driver.adapter import BadAnswer, QueryFailed
 from harness.driver.output import EVENTS, SAMPLES, Output
 from harness.driver.records import Envelope, Hit, JobSpec, Measurement, Outcome, Query, ScenarioParams
 from harness.driver.scenarios import closed_loop, planned_queries
@@ -35,12 +35,15 @@ class Serving(Least):
     threads_seen: set[str]
     width = 1
     searches = 0
+    failing: Callable[[int], Exception | None] = staticmethod(lambda _: None)
 
     def search(self, query: str, k: int) -> Sequence[Hit]:
         assert not gc.isenabled()
         number, self.searches = self.searches, self.searches + 1
         self.threads_seen.add(threading.current_thread().name)
         time.sleep(self.service_s(number))
+        if failure := self.failing(number):
+            raise failure
         return [Hit("d", 1.0)]
 
     def streams(self) -> int:
@@ -206,3 +209,50 @@ def test_rate_is_found_and_checked_with_queries_from_the_host(tmp_path: Path) ->
     assert asked == list(range(1, len(done.probes) + 1))
     assert [phase.name for phase in out.phases] == ["warmup", *(f"trial-{n}" for n in range(len(done.probes)))]
     assert [probe.trial for probe in done.probes] == list(range(len(done.probes)))
+
+
+def test_queries_without_an_answer_are_counted_as_late_and_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two of 40 queries fail at once, one of them by a time-out: their latency is short, and still they are late."""
+    job, system = spec(40), adapter(lambda _: 0.001)
+    failures = {5 + 3: QueryFailed("status 500"), 5 + 7: QueryFailed("no answer within 1 s", timed_out=True)}
+    system.failing = failures.get
+    measured = one_probe(tmp_path, system, job, 100.0, monkeypatch)
+    (probe,) = measured.probes
+    assert (probe.queries, probe.failed) == (40, 2) and probe.late >= 2
+    found, _, wrong = read_samples(LaunchRequest(job, Prepared(None, "", "", ""), tmp_path, tmp_path, tmp_path))
+    assert wrong is None and incomplete(job, measured, found) is None
+    failed = [sample for sample in found if sample.failed is not None]
+    assert sorted(sample.failed for sample in failed) == [1, 2] and not any(sample.hits for sample in failed)
+
+
+def test_a_failed_query_of_a_closed_loop_ends_the_job(tmp_path: Path) -> None:
+    system = adapter(lambda _: 0.0)
+    system.failing = lambda _: QueryFailed("status 500")
+    with pytest.raises(QueryFailed, match="status 500"):
+        run(tmp_path, system, spec(4, scenario="single_stream"), closed_loop)
+
+
+def test_connections_are_doubled_until_a_service_answers_no_faster(tmp_path: Path) -> None:
+    """A server that serves two at once: four connections wait for each other."""
+    job = spec(40, scenario="offline", service_url="http://127.0.0.1:8080", first_trial=64)
+    places = threading.Semaphore(2)
+
+    class Two(Serving):
+        def search(self, query: str, k: int) -> Sequence[Hit]:
+            with places:
+                return super().search(query, k)
+
+    system = Two({}, Envelope("e", 1, 1), Path())
+    system.service_s, system.width, system.threads_seen = lambda _: 0.005, 16, set()
+    measured = run(tmp_path, system, job, server.connections)
+    assert [probe.streams for probe in measured.probes] == [1, 2, 4, 2]
+    assert [probe.trial for probe in measured.probes] == [64, 65, 66, 67]
+    alone, two, four, again = (probe.rate_qps for probe in measured.probes)
+    assert 1.5 * alone < two < 2.1 * alone and four < 1.05 * two
+    assert measured.rate_qps == again and measured.probes[-1].check
+    found, _, wrong = read_samples(LaunchRequest(job, Prepared(None, "", "", ""), tmp_path, tmp_path, tmp_path))
+    assert wrong is None and incomplete(job, measured, found) is None
+    wall_s = sum(40 / probe.rate_qps for probe in measured.probes)
+    assert 0 < worked_s(job, [sample for sample in found if sample.trial >= 0]) <= 1.01 * wall_s

@@ -19,10 +19,10 @@ from harness.driver.cgroup import Cgroup
 from harness.driver.records import Cpuset, Envelope, Outcome
 from harness.errors import EngineError, ImageError
 from harness.launch import container as container_launch
-from harness.launch import docker as module
+from harness.launch import container as module
 from harness.launch import limits
-from harness.launch.container import LOG_BYTES, ContainerWait, create_arguments
-from harness.launch.docker import DockerLauncher, group_of
+from harness.launch.container import LOG_BYTES, ContainerWait, create_arguments, group_of
+from harness.launch.docker import DockerLauncher
 from harness.launch.limits import limit_change, limit_mismatch
 from harness.progress import silent
 from harness.results.schema import Placement

@@ -18,7 +18,7 @@ from docker.models.containers import Container
 
 from harness.driver.records import Outcome
 from harness.filesystem import this_process
-from harness.launch import docker as module
+from harness.launch import container as module
 from harness.launch import podman
 from harness.launch.base import LaunchRequest
 from harness.launch.container import LABEL

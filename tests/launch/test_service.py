@@ -114,9 +114,9 @@ def test_what_a_server_or_its_client_does_wrong_has_an_outcome(
 ) -> None:
     for system, (params, _, _) in WRONG.items():
         bench.plant(system, "planted-service", **params)
-    bench.run(launcher, bench.suite(protocol(1, load_timeout_s=4.0), systems=["planted-service", *WRONG]))
+    bench.run(launcher, bench.suite(protocol(1, load_timeout_s=4.0), systems=["served", *WRONG]))
     ended = by_system(bench)
-    assert ended.pop("planted-service").outcome is Outcome.OK
+    assert ended.pop("served").outcome is Outcome.OK
     found = {system: (result.outcome, str(result.detail)) for system, result in ended.items()}
     wrong = {name: found[name] for name, (_, outcome, text) in WRONG.items() if not _fits(found[name], outcome, text)}
     assert not wrong

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,9 +24,19 @@ def test_each_fact_of_a_shipped_result_is_read(path: Path) -> None:
     for name, value in raw.items():
         holders = [written, *(written[part] or {} for part in ("measured", "observed", "answers", "provenance"))]
         if name not in ("index", "schema_version", "spec") and value not in (None, [], {}):
-            assert value in [holder[name] for holder in holders if name in holder], name
+            assert any(_holds(holder[name], value) for holder in holders if name in holder), name
     again = reader.parse_result(json.dumps(written).encode())
     assert again == result, "what version 2 writes of it reads back alike"
+
+
+def _holds(written: Any, value: Any) -> bool:
+    """Whether a value was read whole; keys that came later are empty."""
+    if isinstance(written, list) and isinstance(value, list) and len(written) == len(value):
+        return all(map(_holds, written, value))
+    if not (isinstance(written, dict) and isinstance(value, dict)):
+        return bool(written == value)
+    known = {name: _holds(written.get(name), part) for name, part in value.items()}
+    return all(known.values()) and not any(written[name] for name in written.keys() - value.keys())
 
 
 def test_result_without_a_measurement_has_none() -> None:
