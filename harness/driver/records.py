@@ -131,7 +131,7 @@ class JobSpec:
 
     @property
     def probes(self) -> bool:
-        """Whether its trials are probes, in which queries overlap: tried rates, or numbers of connections."""
+        """True where its trials are probes, in which queries overlap: tried rates, or numbers of connections."""
         return self.scenario == "server" or (self.scenario == "offline" and self.service_url is not None)
 
 

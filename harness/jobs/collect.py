@@ -173,11 +173,7 @@ def collect(job: LaunchRequest, ended: LaunchEnd, unknown_ids: Callable[[set[str
     Args:
         unknown_ids: returns the document ids that the corpus does not have.
     """
-    measurement, unreadable, unstorable = _measurement(job)
-    if measurement is not None and measurement.effective is not None and job.spec.service_url is not None:
-        # What is judged is the server; its client has limits of its own, which its driver verified.
-        server = ended.server and replace(ended.server, threads=measurement.effective.threads)
-        measurement = replace(measurement, effective=server)
+    measurement, unreadable, unstorable = _measurement(job, ended)
     samples, doc_ids, wrong = read_samples(job)
     outcome, detail = _judge(job, ended, measurement, unreadable or unstorable)
     if outcome is Outcome.OK and measurement is not None:
@@ -341,7 +337,7 @@ def at_limit(ended: LaunchEnd, memory_bytes: int) -> str | None:
     )
 
 
-def _measurement(job: LaunchRequest) -> tuple[Measured | None, str | None, str | None]:
+def _measurement(job: LaunchRequest, ended: LaunchEnd) -> tuple[Measured | None, str | None, str | None]:
     """Return what the image measured, why that cannot be read, and why it cannot be stored."""
     try:
         text = read_start(job.out / MEASUREMENT, _MEASUREMENT_BYTES + 1)
@@ -351,6 +347,10 @@ def _measurement(job: LaunchRequest) -> tuple[Measured | None, str | None, str |
         return None, None, _unstorable(f"has more than {_MEASUREMENT_BYTES:,} bytes")
     try:
         measurement = _MEASUREMENT.validate_json(text)
+        if measurement.effective is not None and job.spec.service_url is not None:
+            # What is judged is the server; its client has limits of its own, which its driver verified.
+            server = ended.server and replace(ended.server, threads=measurement.effective.threads)
+            measurement = replace(measurement, effective=server)
         stored = to_json(measurement, indent=2)  # JSON has no word for nan
     except ValidationError as error:
         return None, f"its measurement.json is wrong: {mistake(error)}", None

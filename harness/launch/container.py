@@ -132,7 +132,7 @@ _KILL_S = 60
 
 @dataclass(frozen=True)
 class ContainerEnd:
-    """How a container ended, and the last of what it printed."""
+    """End of a container, with the last of what it printed."""
 
     exit_code: int
     oom_killed: bool

@@ -147,7 +147,7 @@ class _Pair:
     def _end(self, seen: ObservedJob, stopped: StopReason | None, died: bool) -> LaunchEnd:
         """Return the end of the job; a server that ended by itself ended it."""
         server, client = self._server.result(), self._client.result()
-        effective = _effective(self._server_job)
+        effective = read_effective(self._server_job)
         parts = [b"the client:", client.log, b"the server:", server.log]
         log = b"\n".join(parts if died else parts[2:] + parts[:2])[-container.LOG_BYTES :]
         exit_code = server.exit_code if died else client.exit_code
@@ -227,7 +227,7 @@ def _client_arguments(job: LaunchRequest, placement: Placement, *, podman: bool)
     return {**arguments, "mounts": [mount for mount in arguments["mounts"] if mount["Target"] != "/index"]}
 
 
-def _effective(job: LaunchRequest) -> EffectiveEnvelope | None:
+def read_effective(job: LaunchRequest) -> EffectiveEnvelope | None:
     """Return the limits that the server's container read from inside; None: it wrote none that can be read."""
     try:
         return _EFFECTIVE.validate_json(read_start(job.out / EFFECTIVE, _MOST_EFFECTIVE_BYTES))

@@ -12,9 +12,11 @@ import pytest
 
 from harness.driver.adapter import BadAnswer
 from harness.driver.records import Envelope
+from harness.driver.serve import EFFECTIVE
 from harness.driver.subprocess_adapter import EngineFailed, command
 from harness.jobs import encode, environment, indexes
 from harness.jobs.collect import build_result, collect
+from harness.launch import service
 from harness.launch.base import LaunchRequest
 from harness.launch.watch import JobWatch
 from harness.results.reader import read_result
@@ -60,6 +62,21 @@ def _read_out(folder: Path, scratch: Path) -> object:
 def _read_events(folder: Path, _scratch: Path) -> object:
     watch = JobWatch(_request(folder))
     return [watch.poll() for _ in range(3)], watch.progress, watch.handed
+
+
+def _make_effective(folder: Path) -> None:
+    (folder / "out").mkdir()
+    (folder / "out" / EFFECTIVE).write_text(to_json(job_fixtures.SEEN), encoding="utf-8")
+
+
+def _read_effective(folder: Path, scratch: Path) -> object:
+    """Collect a service's job with what its server says of its limits; what is stored must be readable."""
+    (scratch / "client").mkdir()
+    left = jobs.Left(scratch / "client")
+    job = replace(left.job, spec=replace(left.job.spec, service_url="http://127.0.0.1:8080"))
+    server = service.read_effective(_request(folder))
+    collected = collect(job, replace(jobs.ENDED, server=server), lambda ids: set())
+    return to_json(collected.measured) if collected.measured else collected.detail
 
 
 def _make_index(folder: Path) -> None:
@@ -139,6 +156,7 @@ def _read_metadata(folder: Path, _scratch: Path) -> object:
 
 
 READERS = (
+    Reader("effective limits", _make_effective, _read_effective, ("out/effective.json",), errors=()),
     Reader("instance metadata", _make_metadata, _read_metadata, ("notice.json", "facts.json"), errors=(), weight=0.25),
     Reader(
         "a job's output", _make_out, _read_out, ("out/measurement.json", "out/samples.jsonl"), errors=(), weight=0.5

@@ -19,8 +19,8 @@ import pytest
 
 from harness.driver.records import Envelope, Outcome, Phase
 from harness.jobs import collect
-from harness.launch import cpu_placement
 from harness.launch import container as module
+from harness.launch import cpu_placement
 from harness.launch.base import LaunchEnd, LaunchRequest, Limits, Prepared, StopReason
 from harness.launch.docker import DockerLauncher
 from harness.progress import Progress, silent

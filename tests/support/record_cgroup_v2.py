@@ -23,8 +23,7 @@ from docker.models.containers import Container
 from harness.driver import cgroup
 from harness.driver.records import Envelope
 from harness.launch.base import LaunchRequest, Limits
-from harness.launch.container import create_arguments
-from harness.launch.container import group_of
+from harness.launch.container import create_arguments, group_of
 from harness.results.schema import Placement
 from tests.support.job_fixtures import FULL_SPEC, PREPARED
 
