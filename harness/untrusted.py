@@ -16,7 +16,7 @@ import tomllib
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import Enum
 from io import BufferedReader
 from pathlib import Path
@@ -27,7 +27,7 @@ from pydantic_core import core_schema
 
 from harness import filesystem
 from harness.compression import MAX_UNPACKED_BYTES, unpacked
-from harness.driver.records import MAX_PROBES, JobSpec, most_first_stage
+from harness.driver.records import MAX_PROBES, JobSpec, most_first_stage, values_of
 from harness.errors import FileError
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ def to_json(record: Any, *, indent: int | None = None) -> str:
     def plain(value: Any) -> Any:
         if isinstance(value, ForeignText):
             return value.raw
-        return {each.name: getattr(value, each.name) for each in fields(type(value))}
+        return values_of(value)
 
     return json.dumps(record, default=plain, indent=indent, sort_keys=True, ensure_ascii=False, allow_nan=False)
 

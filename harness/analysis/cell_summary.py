@@ -34,6 +34,8 @@ _MISSING = Estimate(None)
 _NO_CPU = CpuUse()
 # This count is a model's size, so it is the same for each query.
 _SIZE = "parameters"
+# Upper ends of the bands of selectivity.
+_BANDS, _BAND_SLACK = (0.001, 0.01, 0.1, 0.5, 1.0), 1.1
 _NEGATIVE = "a sample has a negative time; let the adapter report a duration"
 
 
@@ -82,6 +84,9 @@ def summarise(jobs: Sequence[StoredJob], *, rankings: bool = True) -> CellSummar
         timed, holes = _complete(timed)
         summary = _summary(results, timed)
         summary = replace(summary, cpu=_cpu(results, timed), counts=_counts(timed), notes=(*summary.notes, *holes))
+        answered = (confirming_samples(results, timed) if has_probes(results[0]) else timed).answered
+        shares = by_selectivity(answered, results[0].provenance.corpus_documents)
+        summary = replace(summary, latency=replace(summary.latency, selectivity_s=shares))
     # ValueError and KeyError are what pyarrow raises for a damaged file and for a missing column.
     except (HarnessError, OSError, ValueError, KeyError) as error:
         reason = f"samples cannot be used: {reason_of(error)}"
@@ -226,6 +231,21 @@ def _stages(timed: Timings) -> dict[str, Timing]:
     found = {name: _timing(timed, seconds) for name, seconds in timed.stages_s.items()}
     overlap = "the stages of a sample sum to more than its time"
     return found | {name: _timing(timed, seconds, overlap) for name, seconds in timed.other_s.items()}
+
+
+def by_selectivity(timed: Timings, documents: int | None) -> dict[str, Timing]:
+    """Return the latency of filtered queries by the share of documents that their filters let through.
+
+    The shares are bands up to 0.1, 1, 10, 50 and 100 %; a name is its band's upper end.
+    """
+    if timed.matching is None or not documents:
+        return {}
+    share = timed.matching / documents
+    # A field of 100 values gives 51 or 52 of 5,183 documents: both are 1 %.
+    band = np.searchsorted(np.asarray(_BANDS) * _BAND_SLACK, share)
+    filtered = timed.matching >= 0
+    found = {f"{100 * end:g} %": timed.where(filtered & (band == place)) for place, end in enumerate(_BANDS)}
+    return {name: _timing(samples, samples.latency_s) for name, samples in found.items() if len(samples.query)}
 
 
 def _counts(timed: Timings) -> dict[str, float]:

@@ -200,7 +200,8 @@ class Latency:
     ``p99``: other queries in these processes, and these queries in other processes.  ``at_most_s`` bounds each
     percentile from above (LoadGen's rule, confidence 0.99).  ``spread_s`` holds standard deviations by ``query``,
     ``trial``, ``job`` and ``residual``.  ``stages_s`` holds the times that the adapter reports for its stages, and the
-    time outside them (``other``).
+    time outside them (``other``); ``selectivity_s`` the latencies of filtered queries, by the share of documents that
+    their filters let through.
     """
 
     mean_s: Estimate = Estimate(None)
@@ -212,6 +213,7 @@ class Latency:
     at_most_s: dict[str, Estimate] = field(default_factory=dict)
     service_s: Timing | None = None
     stages_s: dict[str, Timing] = field(default_factory=dict)
+    selectivity_s: dict[str, Timing] = field(default_factory=dict)
     spread_s: dict[str, Estimate] = field(default_factory=dict)
     trial_means_s: tuple[float, ...] = ()
     trial_spread_s: float | None = None

@@ -32,7 +32,8 @@ class Timings:
 
     ``query`` points into ``queries``, ``trial`` into ``trials``: pairs of job number and the trial's number in that
     job, ascending.  All arrays have shape (samples,); a missing whole number is -1, a missing time ``nan``.
-    ``batch`` is ``None`` where no sample has one, and so is ``failed``: queries of an open loop without an answer.
+    ``batch`` is ``None`` where no sample has one, and so are ``failed``, queries of an open loop without an answer, and
+    ``matching``, how many documents a query's filter lets through (-1: it has no filter).
     ``stages_s`` maps a stage's name to its seconds.
     ``counts`` maps the name of a count of work to its numbers, as floats.
     ``repeat_*`` are the samples asked twice in a row after the trials, shape (repeats,), in their order.
@@ -46,6 +47,7 @@ class Timings:
     service_s: Floats | None = None
     batch: Ints | None = None
     failed: NDArray[np.bool_] | None = None
+    matching: Ints | None = None
     stages_s: dict[str, Floats] = field(default_factory=dict)
     counts: dict[str, Floats] = field(default_factory=dict)
     repeat_query: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
@@ -61,21 +63,23 @@ class Timings:
         """Return the samples of some trials; repeats stay."""
         wanted = set(trials)
         kept = [place for place, pair in enumerate(self.trials) if pair in wanted]
-        chosen = self._where(np.isin(self.trial, kept))
+        chosen = self.where(np.isin(self.trial, kept))
         trial = np.searchsorted(np.asarray(kept, dtype=np.int64), chosen.trial)
         return replace(chosen, trials=tuple(self.trials[place] for place in kept), trial=trial)
 
     @property
     def answered(self) -> Timings:
         """The samples with an answer."""
-        return self if self.failed is None else self._where(~self.failed)
+        return self if self.failed is None else self.where(~self.failed)
 
-    def _where(self, mask: NDArray[np.bool_]) -> Timings:
+    def where(self, mask: NDArray[np.bool_]) -> Timings:
+        """Return some of the samples; all trials and queries keep their numbers."""
         return replace(
             self,
             query=self.query[mask],
             trial=self.trial[mask],
             failed=None if self.failed is None else self.failed[mask],
+            matching=None if self.matching is None else self.matching[mask],
             latency_s=self.latency_s[mask],
             service_s=None if self.service_s is None else self.service_s[mask],
             batch=None if self.batch is None else self.batch[mask],
@@ -190,6 +194,7 @@ def read(tables: Iterable[tuple[int, pa.Table]]) -> Timings:
         latency_s=latency[timed],
         service_s=seconds("service_ns")[timed] if "service_ns" in columns else None,
         batch=None if batch is None else np.asarray(batch, dtype=np.int64),
+        matching=joined.column("matching").fill_null(-1).to_numpy()[timed] if "matching" in columns else None,
         failed=joined.column("failed").is_valid().to_numpy()[timed] if "failed" in columns else None,
         stages_s={
             name.removeprefix(_STAGE).removesuffix("_ns"): seconds(name)[timed]

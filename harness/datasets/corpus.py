@@ -12,17 +12,17 @@ import json
 import os
 import time
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from harness import filesystem
 from harness.datasets.source import DocumentStream, check_id
-from harness.driver.records import corpus_line, digest
+from harness.driver.records import Filter, corpus_line, digest, fits
 from harness.errors import FileError
 from harness.progress import Progress, silent
 from harness.untrusted import reading
@@ -61,17 +61,31 @@ class PreparedCorpus:
                     break
         return missing
 
-    def __iter__(self) -> Iterator[dict[str, str]]:
-        """Yield ``_id``, ``title`` and ``text`` of all documents in their order; memory holds one."""
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Yield ``_id``, ``title``, ``text`` and any ``metadata`` of all documents in their order; memory holds one."""
         with (self.folder / CORPUS).open("rb") as file:
             yield from map(json.loads, file)
+
+    def matching(self, wanted: Collection[Filter]) -> dict[Filter, int]:
+        """Count the documents that each filter lets through; reads the corpus once, and not without a filter."""
+        counts = dict.fromkeys(wanted, 0)
+        for document in self if counts else ():
+            metadata = document.get("metadata", {})
+            for each in counts:
+                counts[each] += fits(metadata, each)
+        return counts
+
+    def misfits(self, wanted: Filter, doc_ids: Collection[str]) -> set[str]:
+        """Return the existing documents among these that a filter does not let through."""
+        found = self.documents(doc_ids)
+        return {document["_id"] for document in found if not fits(document.get("metadata", {}), wanted)}
 
     def texts(self, doc_ids: Iterable[str]) -> Iterator[tuple[str, str]]:
         """Yield (id, text) of the existing documents in no order; read their lines only."""
         return ((document["_id"], document["text"]) for document in self.documents(doc_ids))
 
-    def documents(self, doc_ids: Iterable[str]) -> Iterator[dict[str, str]]:
-        """Yield ``_id``, ``title`` and ``text`` of the existing documents, as :meth:`texts` does."""
+    def documents(self, doc_ids: Iterable[str]) -> Iterator[dict[str, Any]]:
+        """Yield ``_id``, ``title``, ``text`` and any ``metadata`` of the existing documents, as :meth:`texts` does."""
         names = list(dict.fromkeys(doc_ids))
         hashes = np.load(self.folder / _HASHES, mmap_mode="r")
         offsets = np.load(self.folder / _OFFSETS, mmap_mode="r")
@@ -92,9 +106,9 @@ def id_hash(doc_id: str) -> int:
     return int.from_bytes(hashlib.blake2b(doc_id.encode("utf-8"), digest_size=8).digest(), "little")
 
 
-def _read_line(file: IO[bytes], offset: int) -> dict[str, str]:
+def _read_line(file: IO[bytes], offset: int) -> dict[str, Any]:
     file.seek(offset)
-    document: dict[str, str] = json.loads(file.readline())
+    document: dict[str, Any] = json.loads(file.readline())
     return document
 
 
@@ -125,9 +139,9 @@ def _write(documents: DocumentStream, folder: Path, progress: Progress) -> None:
     content, empty, offset, total = hashlib.sha256(), 0, 0, documents.total()
     hashes, offsets = array("Q"), array("Q")
     with (folder / CORPUS).open("w+b") as written, (folder / _IDS).open("wb") as ids:
-        for place, doc_id, title, text in documents.read():
+        for place, doc_id, title, text, metadata in documents.read():
             check_id(place, doc_id)
-            line = corpus_line(doc_id, title, text)
+            line = corpus_line(doc_id, title, text, metadata)
             content.update(line)
             written.write(line)
             ids.write(doc_id.encode("utf-8") + b"\n")

@@ -8,7 +8,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated
 
@@ -153,12 +153,12 @@ class QuerySample:
     @cached_property
     def sample_sha256(self) -> str:
         """Hash of the sample."""
-        return digest([asdict(query) for query in self.sample])
+        return digest(list(self.sample))
 
     @cached_property
     def warmup_sha256(self) -> str:
         """Hash of the warm-up queries."""
-        return digest([asdict(query) for query in self.warmup])
+        return digest(list(self.warmup))
 
 
 def draw_sample(dataset: Dataset, size: int, warmup: int, seed: int, *, unjudged: bool = False) -> QuerySample:
@@ -210,4 +210,7 @@ def draw_sample(dataset: Dataset, size: int, warmup: int, seed: int, *, unjudged
     if not warm or len(set(drawn) - set(warm)) == 0:
         remedy = "add queries with other texts, judged or not"
         raise FileError(f"dataset {dataset.name}: {len(drawn)} queries leave none to warm up with; {remedy}")
-    return QuerySample(tuple(sorted(drawn, key=lambda query: query.query_id)), tuple(warm))
+    counts = dataset.corpus.matching({query.filter for query in (*drawn, *warm) if query.filter})
+    counted_of = {query: replace(query, matching=counts[query.filter]) for query in {*drawn, *warm} if query.filter}
+    drawn = sorted((counted_of.get(query, query) for query in drawn), key=lambda query: query.query_id)
+    return QuerySample(tuple(drawn), tuple(counted_of.get(query, query) for query in warm))

@@ -41,20 +41,26 @@ def _read(folder: Path) -> DatasetSource:
 
 
 def json_documents(path: Path) -> DocumentStream:
-    """Return a corpus of ``{"_id", "title", "text"}`` lines; the title may be missing or null."""
+    """Return a corpus of ``{"_id", "title", "text", "metadata"}`` lines; title and metadata may be missing or null."""
     return DocumentStream(str(path), "jsonl", (path,), lambda: _documents(path))
 
 
 def _documents(path: Path) -> Iterator[SourceDocument]:
     for place, raw in source.read_json_lines(path):
         title = source.text_field(place, raw, "title") if raw.get("title") is not None else ""
-        yield SourceDocument(place, source.id_field(place, raw, "_id"), title, source.text_field(place, raw, "text"))
+        doc_id, text = source.id_field(place, raw, "_id"), source.text_field(place, raw, "text")
+        yield SourceDocument(place, doc_id, title, text, source.fields_field(place, raw, "metadata"))
 
 
 def read_json_queries(path: Path) -> tuple[Query, ...]:
-    """Read queries of ``{"_id", "text"}`` lines."""
-    return source.collect_queries(
-        (place, source.id_field(place, raw, "_id"), source.text_field(place, raw, "text"))
+    """Read queries of ``{"_id", "text"}`` lines; a ``filter`` names fields and the values that documents must have."""
+    return source.filtered_queries(
+        (
+            place,
+            source.id_field(place, raw, "_id"),
+            source.text_field(place, raw, "text"),
+            tuple(sorted(source.fields_field(place, raw, "filter").items())),
+        )
         for place, raw in source.read_json_lines(path)
     )
 
@@ -70,8 +76,13 @@ def copy_files(dataset: Dataset) -> Iterator[tuple[str, Path | bytes]]:
     yield f"judgements.{ending}", judgements
     if dataset.answers:
         yield from _model_files()
-    rows = (json.dumps({"_id": query.query_id, "text": query.text}) + "\n" for query in dataset.queries)
-    yield _QUERIES, "".join(rows).encode()
+    yield _QUERIES, "".join(map(query_line, dataset.queries)).encode()
+
+
+def query_line(query: Query) -> str:
+    """Return a query's line of ``queries.jsonl``."""
+    more = {"filter": dict(query.filter)} if query.filter else {}
+    return json.dumps({"_id": query.query_id, "text": query.text, **more}) + "\n"
 
 
 def is_copy(folder: Path) -> bool:

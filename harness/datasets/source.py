@@ -7,6 +7,7 @@ Every line has a place, ``FILE: line N``, that errors name.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from harness import filesystem
 from harness.datasets.answers import Answers
 from harness.driver.adapter import MAX_ID_CHARS
-from harness.driver.records import Query
+from harness.driver.records import Filter, Query, Scalar
 from harness.errors import FileError
 from harness.evaluation.trec import judgement_rows
 from harness.evaluation.trec_lines import DAMAGED, open_input, parse_grade
@@ -26,17 +27,20 @@ from harness.untrusted import bounded_lines, mistake, reading, reason_of
 
 _Record = TypeVar("_Record")
 _SUFFIXES = ("", ".gz", ".zst")
+_FIELD_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")
+_MOST_FIELDS, _MOST_NUMBER = 64, 1 << 53
 # More than any line, document or file of topics has: compression can hide any number of bytes in a small file.
 MAX_TEXT_BYTES = 1 << 24
 
 
 class SourceDocument(NamedTuple):
-    """One document as its file has it."""
+    """One document as its file has it; ``metadata`` are its fields, which queries may filter on."""
 
     place: str
     doc_id: str
     title: str
     text: str
+    metadata: dict[str, Scalar] | None = None
 
 
 @dataclass(frozen=True)
@@ -216,14 +220,37 @@ def text_field(place: str, raw: dict[str, Any], key: str) -> str:
     return value
 
 
+def fields_field(place: str, raw: dict[str, Any], key: str) -> dict[str, Scalar]:
+    """Return the named values under a key, none if it is missing; raise FileError if they are something else."""
+    value = raw.get(key)
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or len(value) > _MOST_FIELDS:
+        raise FileError(f"{place}: key '{key}' is not an object of at most {_MOST_FIELDS} fields; correct it")
+    for name, content in value.items():
+        if not _FIELD_NAME.fullmatch(name):
+            fault = f"{name[:80]!r} is not the name of a field (letters, digits, '_')"
+            raise FileError(f"{place}: key '{key}': {fault}; rename it")
+        number = isinstance(content, int | float) and abs(content) <= _MOST_NUMBER  # not nan either
+        if not (number or isinstance(content, str)):
+            fault = "is not a text, a number up to 2^53 or true or false"
+            raise FileError(f"{place}: key '{key}': the value of {name!r} {fault}; correct it")
+    return {name: encodable(content) if isinstance(content, str) else content for name, content in value.items()}
+
+
 def collect_queries(rows: Iterable[tuple[str, str, str]]) -> tuple[Query, ...]:
     """Return queries from (place, id, text); raise FileError if an id is invalid or repeats."""
+    return filtered_queries((*row, ()) for row in rows)
+
+
+def filtered_queries(rows: Iterable[tuple[str, str, str, Filter]]) -> tuple[Query, ...]:
+    """Return queries from (place, id, text, filter); raise FileError if an id is invalid or repeats."""
     queries: dict[str, Query] = {}
-    for place, query_id, text in rows:
+    for place, query_id, text, wanted in rows:
         if query_id in queries:
             raise FileError(f"{place}: id {query_id!r} comes twice; rename or remove one")
         check_query_id(place, query_id)
-        queries[query_id] = Query(query_id, encodable(text))
+        queries[query_id] = Query(query_id, encodable(text), wanted)
     return tuple(queries.values())
 
 

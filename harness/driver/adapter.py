@@ -9,23 +9,24 @@ from __future__ import annotations
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-from harness.driver.records import Envelope, Hit, Scalar
+from harness.driver.records import Envelope, Filter, Hit, Scalar
 
 MAX_ID_CHARS = 256
 
 
 @dataclass(frozen=True)
 class Document:
-    """One document of the corpus.  ``title`` may be empty."""
+    """One document of the corpus.  ``title`` may be empty; ``metadata`` holds its fields, for filters."""
 
     doc_id: str
     title: str
     text: str
+    metadata: Mapping[str, Scalar] = field(default_factory=dict)
 
 
 class Corpus:
@@ -42,7 +43,7 @@ class Corpus:
         with self.path.open(encoding="utf-8") as lines:
             for line in lines:
                 raw = json.loads(line)
-                yield Document(raw["_id"], raw.get("title", ""), raw["text"])
+                yield Document(raw["_id"], raw.get("title", ""), raw["text"], raw.get("metadata", {}))
 
 
 class MissingParameter(KeyError):
@@ -117,6 +118,18 @@ class Adapter(ABC):
         The driver times this call alone: tokenising, encoding, retrieval and top-k belong in it, and the answer is
         complete (device synchronised) when it returns.
         """
+
+    def search_filtered(self, query: str, k: int, wanted: Filter) -> Sequence[Hit]:  # noqa: ARG002 # of others
+        """Return at most ``k`` hits among the documents that have these values in these fields; timed as ``search``.
+
+        Raises:
+            ValueError: this engine knows no filters.
+        """
+        fields = ", ".join(name for name, _ in wanted)
+        raise ValueError(
+            f"{type(self).__name__} knows no filters, and {query[:40]!r} filters on {fields}; measure engines that"
+            " know filters, or queries without one"
+        )
 
     def search_batch(self, queries: Sequence[str], k: int) -> Sequence[Sequence[Hit]]:
         """Return one answer for each query text, in order; timed as ``search`` is.

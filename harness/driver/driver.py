@@ -23,7 +23,7 @@ from typing import cast
 from harness.driver import cgroup, envelope
 from harness.driver.adapter import Adapter, BadAnswer, Corpus, Parameters
 from harness.driver.output import Output, throttled
-from harness.driver.records import JobSpec, Measurement, Outcome, Query, spec_from_json
+from harness.driver.records import JobSpec, Measurement, Outcome, Query, query_of, spec_from_json
 from harness.driver.scenarios import QuerySource, closed_loop, planned_queries
 from harness.driver.server import connections, server
 
@@ -191,7 +191,7 @@ def _hand(spec: JobSpec, paths: JobPaths, out: Output, number: int) -> Sequence[
     if not spec.pause:
         return planned_queries(spec, number)
     out.pause(number)
-    return [Query(**query) for query in json.loads(_wait_for(paths.job / f"go-{number}"))]
+    return list(map(query_of, json.loads(_wait_for(paths.job / f"go-{number}"))))
 
 
 def _wait_for(path: Path) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -77,12 +78,23 @@ class ScenarioParams:
     latency_percentile: float | None = None
 
 
+# A field that JSON leaves out at its default: drivers in older images, and hashes, do not know it.
+LATER = {"later": True}
+# Fields and the values that a document must have in them, by name.
+Filter = tuple[tuple[str, Scalar], ...]
+
+
 @dataclass(frozen=True)
 class Query:
-    """One topic: an id and a text."""
+    """One topic: an id and a text, and perhaps a ``filter`` on the documents' fields.
+
+    ``matching``: how many documents of the corpus the filter lets through; the host counts them, and tells no image.
+    """
 
     query_id: str
     text: str
+    filter: Filter = field(default=(), metadata=LATER)
+    matching: int | None = field(default=None, metadata=LATER)
 
 
 class Hit(NamedTuple):  # made in a third of a dataclass's time, and inside the clock
@@ -126,7 +138,7 @@ class JobSpec:
     warmup: tuple[Query, ...] = ()
     sample: tuple[Query, ...] = ()
     cpuset: Cpuset | None = None
-    service_url: str | None = None
+    service_url: str | None = field(default=None, metadata=LATER)
     protocol_version: int = PROTOCOL_VERSION
 
     @property
@@ -233,16 +245,22 @@ def most_first_stage(spec: JobSpec) -> int:
 
 def to_json(record: Any, *, indent: int | None = None) -> str:
     """Write a record (or a mapping of plain values) as JSON with a stable key order."""
-    return json.dumps(record, default=_fields, indent=indent, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    return json.dumps(record, default=values_of, indent=indent, sort_keys=True, ensure_ascii=False, allow_nan=False)
 
 
-def _fields(record: Any) -> dict[str, Any]:
+def values_of(record: Any) -> dict[str, Any]:
     """Return a record's fields as they are, because ``dataclasses.asdict`` would copy all of them first.
+
+    Of the fields marked :data:`LATER`, only those that are not at their default.
 
     Raises:
         TypeError: it is not a record.
     """
-    return {each.name: getattr(record, each.name) for each in dataclasses.fields(type(record))}
+    return {
+        each.name: value
+        for each in dataclasses.fields(type(record))
+        if (value := getattr(record, each.name)) != each.default or "later" not in each.metadata
+    }
 
 
 def digest(value: Any) -> str:
@@ -267,13 +285,26 @@ def spec_from_json(text: str) -> JobSpec:
         if raw.get("cpuset") is not None:
             raw["cpuset"] = Cpuset(**{name: tuple(numbers) for name, numbers in raw["cpuset"].items()})
         for name in ("warmup", "sample"):
-            raw[name] = tuple(Query(**query) for query in raw[name])
+            raw[name] = tuple(map(query_of, raw[name]))
         return JobSpec(**raw)
     except (TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"spec.json does not follow the contract: {error}") from error
 
 
-def corpus_line(doc_id: str, title: str, text: str) -> bytes:
+def query_of(raw: dict[str, Any]) -> Query:
+    """Return a query from the object that :func:`to_json` made of it."""
+    pairs = tuple((name, value) for name, value in raw.get("filter", ()))
+    return Query(raw["query_id"], raw["text"], pairs, raw.get("matching"))
+
+
+def fits(metadata: Mapping[str, object], wanted: Filter) -> bool:
+    """Return whether a document with these fields passes a filter."""
+    return all(name in metadata and metadata[name] == value for name, value in wanted)
+
+
+def corpus_line(doc_id: str, title: str, text: str, metadata: Mapping[str, Scalar] | None = None) -> bytes:
     """Write a prepared document; a corpus's hash is the hash of all its lines."""
-    document = {"_id": doc_id, "title": title, "text": text}
+    document: dict[str, object] = {"_id": doc_id, "title": title, "text": text}
+    if metadata:
+        document["metadata"] = dict(sorted(metadata.items()))
     return json.dumps(document, ensure_ascii=False).encode("utf-8", "replace") + b"\n"

@@ -152,14 +152,14 @@ class _Arrivals:
 
     def _stream(self, turns: Iterator[int]) -> None:
         """Serve queries on one of the system's streams."""
-        clock, search, k, origin = perf_counter_ns, self._runner.adapter.search, self._runner.spec.k, self._origin
+        clock, k, origin = perf_counter_ns, self._runner.spec.k, self._origin
         free = origin
         try:
             for turn in turns:
                 self._wait(origin + self._arrivals[turn])
                 if self._failed is not None:
                     return
-                text = self._queries[turn].text
+                text, search = self._queries[turn].text, self._runner.search_of(self._queries[turn])
                 start = clock()
                 try:
                     self._answers[turn] = search(text, k)

@@ -18,10 +18,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from harness.driver import envelope
 from harness.driver.output import MEASUREMENT, WARMUP_TRIAL
-from harness.driver.records import JobSpec, Measurement, Outcome
+from harness.driver.records import Filter, JobSpec, Measurement, Outcome
 from harness.errors import counted
 from harness.jobs.environment import shared_host
-from harness.jobs.job_samples import EXTRA, Sample, clock_contradiction, incomplete, read_samples, worked_s
+from harness.jobs.job_samples import EXTRA, FoundIds, Sample, clock_contradiction, incomplete, read_samples, worked_s
 from harness.launch.base import KILLED, LaunchEnd, LaunchRequest, StopReason
 from harness.results.reader import RESULT_BYTES, check_facts, parse_record
 from harness.results.schema import (
@@ -83,6 +83,8 @@ class CollectedJob:
     samples: tuple[Sample, ...] = ()
     observed: Observed = field(default_factory=Observed)
     wall_s: float = 0.0
+    # How many documents the filter of each filtered query lets through, by query id.
+    matching: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def failed_to_load(self) -> bool:
@@ -148,6 +150,8 @@ class CollectedJob:
             column = [getattr(sample, name) for sample in self.samples]
             if any(value is not None for value in column):
                 columns[name] = column
+        if self.matching:
+            columns["matching"] = [self.matching.get(sample.query_id) for sample in self.samples]
         for name in sorted({name for sample in self.samples for name in sample.stages_ns}):
             columns[f"stage_{name}_ns"] = [sample.stages_ns.get(name) for sample in self.samples]
         for name in sorted({name for sample in self.samples for name in sample.counts}):
@@ -167,18 +171,25 @@ def _trec_run(rankings: Mapping[str, Sequence[tuple[str, float]]], system: str) 
     return "".join(lines).encode("utf-8")
 
 
-def collect(job: LaunchRequest, ended: LaunchEnd, unknown_ids: Callable[[set[str]], set[str]]) -> CollectedJob:
+def collect(
+    job: LaunchRequest,
+    ended: LaunchEnd,
+    unknown_ids: Callable[[set[str]], set[str]],
+    misfits: Callable[[Filter, set[str]], set[str]] = lambda *_: set(),
+) -> CollectedJob:
     """Judge a job by the files that it left and by how it ended.
 
     Args:
         unknown_ids: returns the document ids that the corpus does not have.
+        misfits: returns the documents that a filter does not let through.
     """
     measurement, unreadable, unstorable = _measurement(job, ended)
     samples, doc_ids, wrong = read_samples(job)
     outcome, detail = _judge(job, ended, measurement, unreadable or unstorable)
     if outcome is Outcome.OK and measurement is not None:
         if job.spec.kind == "search":
-            wrong = wrong or incomplete(job.spec, measurement, samples) or _unknown(doc_ids, unknown_ids)
+            wrong = wrong or incomplete(job.spec, measurement, samples)
+            wrong = wrong or _unknown(set().union(*doc_ids.values()), unknown_ids) or _unfit(doc_ids, misfits)
         wrong = wrong or _impossible(job.spec, measurement, samples, ended.wall_s)
         wrong = wrong or clock_contradiction(job.spec, ended.handed, samples, ended.counters.readings)
         if wrong:
@@ -209,6 +220,11 @@ def collect(job: LaunchRequest, ended: LaunchEnd, unknown_ids: Callable[[set[str
             shared_host=shared_host(),
         ),
         ended.wall_s,
+        {
+            query.query_id: query.matching
+            for query in (*job.spec.warmup, *job.spec.sample)
+            if query.matching is not None
+        },
     )
 
 
@@ -371,6 +387,15 @@ def _unstorable(why: str) -> str:
 def _unknown(doc_ids: set[str], unknown_ids: Callable[[set[str]], set[str]]) -> str | None:
     unknown = unknown_ids(doc_ids)
     return f"the corpus lacks {counted(len(unknown), 'document id')}, such as {min(unknown)!r}" if unknown else None
+
+
+def _unfit(found: FoundIds, misfits: Callable[[Filter, set[str]], set[str]]) -> str | None:
+    """Return which document a filtered query should not have found."""
+    for wanted, doc_ids in found.items():
+        if wanted and (wrong := misfits(wanted, doc_ids)):
+            rule = ", ".join(f"{name} = {value!r}" for name, value in wanted)
+            return f"{counted(len(wrong), 'retrieved document')} do not fit the filter {rule}, such as {min(wrong)!r}"
+    return None
 
 
 def _impossible(spec: JobSpec, measurement: Measured, samples: list[Sample], wall_s: float) -> str | None:

@@ -11,13 +11,13 @@ import hashlib
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.driver.adapter import BadAnswer, check_hits
 from harness.driver.output import ERROR, REPEAT_TRIAL, SAMPLES, TIMED_OUT, WARMUP_TRIAL
-from harness.driver.records import Hit, JobSpec, Measurement, most_first_stage
+from harness.driver.records import Filter, Hit, JobSpec, Measurement, Query, most_first_stage
 from harness.driver.scenarios import repeat_queries
 from harness.launch.base import LaunchRequest, TrialTimes
 from harness.launch.monitor.traces import CounterReading
@@ -77,11 +77,15 @@ class Sample:
     failed: int | None = None
 
 
-def read_samples(job: LaunchRequest) -> tuple[list[Sample], set[str], str | None]:
+# Document ids of answers, by the filter of their queries.
+FoundIds = dict[Filter, set[str]]
+
+
+def read_samples(job: LaunchRequest) -> tuple[list[Sample], FoundIds, str | None]:
     """Read the samples up to the first wrong one; return them, their document ids and that error."""
-    queries = {query.query_id for query in (*job.spec.warmup, *job.spec.sample)}
+    queries = {query.query_id: query for query in (*job.spec.warmup, *job.spec.sample)}
     samples: list[Sample] = []
-    doc_ids: set[str] = set()
+    doc_ids: FoundIds = defaultdict(set)
     stages: set[str] = set()
     counts: set[str] = set()
     warmed: set[str] = set()
@@ -101,7 +105,8 @@ def read_samples(job: LaunchRequest) -> tuple[list[Sample], set[str], str | None
                 counts.update(sample.counts)
                 if len(counts) > _MOST_COUNTS:
                     raise ValueError(f"more than {_MOST_COUNTS} counts")
-                doc_ids.update(doc_id for doc_id, _ in (*sample.hits, *sample.first_stage))
+                found = doc_ids[queries[sample.query_id].filter]
+                found.update(doc_id for doc_id, _ in (*sample.hits, *sample.first_stage))
                 keeps_hits = sample.trial in (job.spec.first_trial, WARMUP_TRIAL)  # hits take memory
                 samples.append(sample if keeps_hits else replace(sample, hits=[], first_stage=[]))
     except OSError:
@@ -111,7 +116,7 @@ def read_samples(job: LaunchRequest) -> tuple[list[Sample], set[str], str | None
     return samples, doc_ids, None
 
 
-def _sample(line: bytes, spec: JobSpec, queries: set[str], warmed: set[str]) -> Sample:
+def _sample(line: bytes, spec: JobSpec, queries: Mapping[str, Query], warmed: set[str]) -> Sample:
     """Check one line; add warm-up queries to ``warmed``."""
     raw = json.loads(line)
     trial, query_id, latency_ns = raw["trial"], raw["query_id"], raw["latency_ns"]
@@ -130,7 +135,8 @@ def _sample(line: bytes, spec: JobSpec, queries: set[str], warmed: set[str]) -> 
     if failed is not None and (failed not in (ERROR, TIMED_OUT) or not may_fail or raw["hits"]):
         raise ValueError(f"failed {str(failed)[:40]!r} is not possible here")
     if failed is None and (trial != WARMUP_TRIAL or query_id not in warmed):
-        fewest = 0 if spec.fewer_hits_ok else min(spec.k, spec.corpus_size)
+        matching = queries[query_id].matching
+        fewest = 0 if spec.fewer_hits_ok else min(spec.k, spec.corpus_size if matching is None else matching)
         hits = check_hits([Hit(doc_id, score) for doc_id, score in raw["hits"]], spec.k, fewest)
     if trial == WARMUP_TRIAL:
         warmed.add(query_id)

@@ -6,7 +6,7 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from harness import filesystem
@@ -258,7 +258,7 @@ def run_job(run: _RunState, job: Planned) -> Result:
             request = LaunchRequest(spec, prepared, folder, dataset.corpus.folder, index.folder, inputs.limits)
             with index.in_use(), task(cell_name(cell), line=False) as watcher:
                 ended = run.launcher.launch(request, watcher)
-                collected = collect(request, ended, dataset.corpus.unknown)
+                collected = collect(request, ended, dataset.corpus.unknown, dataset.corpus.misfits)
                 output, stopped = ended.log, ended.stopped is not None
             if collected.outcome is not Outcome.OK:
                 check_room(run.store.folder, collected.detail or "")
@@ -315,7 +315,7 @@ def keep_inputs(inputs: Inputs, store: Store) -> None:
     for name, dataset in inputs.datasets.items():
         sample = inputs.samples[name]
         ending, judgements = dataset.judgements
-        samples = {sample.sample_sha256: to_json([asdict(query) for query in sample.sample])}
+        samples = {sample.sample_sha256: to_json(list(sample.sample))}
         store.keep_inputs(judgements, dataset.qrels_sha256, samples, ending)
 
 

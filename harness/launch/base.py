@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.driver.records import Cpuset, EffectiveEnvelope, Envelope, JobSpec, Outcome, to_json
@@ -80,10 +80,8 @@ class LaunchRequest:
         The queries are left out: an adapter that knew them while it loads could answer them there, under no clock.
         """
         spec = replace(self.spec, warmup=(), sample=()) if self.spec.pause else self.spec
-        written = {each.name: getattr(spec, each.name) for each in fields(spec)} | {"cpuset": cpuset}
-        if spec.service_url is None:  # images from before services know no such key
-            del written["service_url"]
-        (self.folder / "spec.json").write_text(to_json(written), encoding="utf-8")
+        text = to_json(replace(spec, cpuset=cpuset))
+        (self.folder / "spec.json").write_text(text, encoding="utf-8")
 
 
 @dataclass(frozen=True)

@@ -129,7 +129,7 @@ class JobWatch:
             # Renamed into place: whole when it is there, and a link that a plain process laid there is not followed.
             descriptor, name = tempfile.mkstemp(dir=folder)
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(to_json(planned_queries(spec, number)))
+                file.write(to_json([replace(query, matching=None) for query in planned_queries(spec, number)]))
                 os.fchmod(descriptor, 0o644)
             self._went_ns = time.perf_counter_ns()
             Path(name).rename(folder / f"{GO}{number}")

@@ -31,11 +31,9 @@ from harness.report.figures import (
     figure_of,
 )
 from harness.report.hardware import other_machine_mark
-from harness.report.stage_figures import COUNTS, LIKE, of_count, second_stage
+from harness.report.stage_figures import COUNTS, DETAIL, LIKE, of_count, of_selectivity, second_stage, share_of
 
 _NONE = Estimate(None)
-# Figures that would crowd the wide table.
-_DETAIL = frozenset({Place.PROGRAMS, Place.PAGE, Place.ON_REQUEST})
 # Figures that other modules ask for, by their short names.
 LATENCY, THROUGHPUT, COST, BUILD = "latency", "throughput", "cost", "build"
 COST_HEADER = "US$/1M queries"
@@ -119,7 +117,7 @@ def _deviation(name: str, cause: str) -> Figure:
 
 
 def _latency_detail(name: str, label: str, meaning: str, read: Callable[[Row], Any]) -> Figure:
-    return figure_of(name, "ms", meaning, read, 1e3, label=label, optional=True, places=_DETAIL)
+    return figure_of(name, "ms", meaning, read, 1e3, label=label, optional=True, places=DETAIL)
 
 
 def _is_open(row: Row) -> bool:
@@ -218,7 +216,7 @@ FIXED: dict[str, tuple[Figure, ...]] = {
         ),
         figure_of(
             "failed_queries", "queries", "queries without an answer at the rate that was kept; they count as late",
-            "failed_queries", label="failed queries", optional=True, places=_DETAIL,
+            "failed_queries", label="failed queries", optional=True, places=DETAIL,
         ),
     ),
     "resources": (
@@ -242,7 +240,7 @@ FIXED: dict[str, tuple[Figure, ...]] = {
         figure_of(
             "gpu_energy_j", "J", "energy of the GPUs during the trials of all jobs, with idle draw",
             "resources.gpu_energy_j",
-            label="energy of the GPUs", optional=True, places=_DETAIL,
+            label="energy of the GPUs", optional=True, places=DETAIL,
         ),
         figure_of(
             "joules_per_query", "J", "energy of a query, measured: whole CPU packages, with idle draw", "cpu.package_j",
@@ -378,12 +376,12 @@ FIXED: dict[str, tuple[Figure, ...]] = {
     "builds": (
         figure_of(
             "first_query_s", "s", "latency of the first query after loading", "resources.first_query_s",
-            label="first query", optional=True, places=_DETAIL,
+            label="first query", optional=True, places=DETAIL,
         ),
         figure_of(
             "cold_start_s", "s", "time from the start of the container to the first answer, that query included",
             "resources.cold_start_s",
-            label="cold start", short="cold_start", optional=True, places=_DETAIL | {Place.WIDE},
+            label="cold start", short="cold_start", optional=True, places=DETAIL | {Place.WIDE},
         ),
         amount("one_pass_warmup", "queries", "warm-up queries, where warm-up was one pass"),
         figure_of(
@@ -458,17 +456,34 @@ _KINDS: dict[str, Callable[[Row], bool]] = {
 }
 # Files keep their order; people read quality before its price.
 _OF_FILES = (
-    *("names", "measures", "times", "resources", "costs", "verdicts", "origin", "counts", "spreads", "stages"),
+    *(
+        "names",
+        "measures",
+        "times",
+        "resources",
+        "costs",
+        "verdicts",
+        "origin",
+        "counts",
+        "spreads",
+        "stages",
+        "filters",
+    ),
     *("work", "second stage", "tokens", "sweeps", "builds", "evidence"),
 )
 _OF_PEOPLE = (
     *("names", "measures", "second stage", "times", "work", "resources", "costs", "tokens", "spreads", "stages"),
+    "filters",
     *("builds", "verdicts", "origin", "counts", "sweeps", "evidence"),
 )
 
 
 def _blocks(
-    measures: Sequence[str], stages: Iterable[str], counts: Collection[str], gain_of: str = ""
+    measures: Sequence[str],
+    stages: Iterable[str],
+    counts: Collection[str],
+    gain_of: str = "",
+    shares: Iterable[str] = (),
 ) -> dict[str, tuple[Figure, ...]]:
     ordered = (*(name for name in COUNTS if name in counts), *sorted(set(counts) - COUNTS.keys()))
     blocks = {
@@ -476,6 +491,7 @@ def _blocks(
         "measures": tuple(map(_measure, measures)),
         "second stage": tuple(second_stage(measures, gain_of)),
         "stages": tuple(figure for name in stages for figure in _stage(name)),
+        "filters": tuple(figure for name in shares for figure in of_selectivity(name)),
         "work": tuple(figure for name in ordered for figure in of_count(name)),
     }
     for name, applies in _KINDS.items():
@@ -489,6 +505,7 @@ def _of_table(table: Table) -> dict[str, tuple[Figure, ...]]:
         sorted({name for row in table.rows for name in row.latency.stages_s}),
         {name for row in table.rows for name in row.counts},
         next((found[0] for row in table.rows if (found := row.gain(table.measures))), ""),
+        sorted({name for row in table.rows for name in row.latency.selectivity_s}, key=share_of),
     )
     kinds = {name for name, applies in _KINDS.items() if any(map(applies, table.rows))}
     return {name: block for name, block in blocks.items() if name in kinds or name not in _KINDS}
@@ -529,7 +546,7 @@ def all_columns(measures: Sequence[str], stages: Sequence[str]) -> tuple[Column[
         measures: names as ir_measures writes them.
         stages: names from the adapters.
     """
-    return _columns(_blocks(measures, stages, COUNTS))
+    return _columns(_blocks(measures, stages, COUNTS, shares=("10 %",)))
 
 
 def _columns(blocks: Mapping[str, Sequence[Figure]]) -> tuple[Column[Row], ...]:
@@ -540,7 +557,10 @@ def _columns(blocks: Mapping[str, Sequence[Figure]]) -> tuple[Column[Row], ...]:
 def all_figures(table: Table, measures: Sequence[str] = ()) -> tuple[Figure, ...]:
     """Return the figures that any row may have, in the order of people; ``measures``: by default the table's."""
     present = _of_table(table)
-    blocks = {**_blocks(measures or table.measures, (), COUNTS), **{"stages": present["stages"]}}
+    blocks = {
+        **_blocks(measures or table.measures, (), COUNTS),
+        **{name: present[name] for name in ("stages", "filters")},
+    }
     own = {figure.name for figure in blocks["work"]}
     blocks["work"] += tuple(figure for figure in present["work"] if figure.name not in own)
     return tuple(figure for name in _OF_PEOPLE for figure in blocks[name])

@@ -1,7 +1,8 @@
-"""The registry's figures of a query's work, and of what a second stage gains over its first one."""
+"""The registry's figures of a query's work and filter, and of what a second stage gains over its first one."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -23,6 +24,8 @@ from harness.report.figures import (
     figure_of,
 )
 
+# Figures that would crowd the wide table.
+DETAIL = frozenset({Place.PROGRAMS, Place.PAGE, Place.ON_REQUEST})
 LIKE = "95 % interval, for similar queries"
 _NONE = Estimate(None)
 # Counts of work by the names that adapters give: column, unit, meaning, factor to that unit.  Each is the mean of a
@@ -63,6 +66,35 @@ _PADDING = figure_of(
     told="Work",
     method="1 - tokens / padded_tokens.",
 )
+
+
+def share_of(name: str) -> float:
+    """Return the per cent in the name of a band of selectivity."""
+    return float(name.partition(" ")[0])
+
+
+def of_selectivity(name: str) -> tuple[Figure, ...]:
+    """Return mean and median latency of the queries whose filters let up to this share of the documents through."""
+    meaning, prefix = (
+        f"latency of queries whose filters let up to {name} of the documents through",
+        name.partition(" ")[0],
+    )
+
+    def figure(short: str, word: str, field: str, places: frozenset[Place]) -> Figure:
+        read = operator.attrgetter(field)
+        return figure_of(
+            f"selectivity_{prefix}_{short}_ms",
+            "ms",
+            f"{meaning}: {word}",
+            lambda row: (timing := row.latency.selectivity_s.get(name)) and read(timing).value,
+            1e3,
+            label=f"latency with filters up to {name}: {word}",
+            header=f"up to {name} filtered, ms ({word})",
+            optional=True,
+            places=places,
+        )
+
+    return figure("mean", "mean", "mean_s", DETAIL | {Place.WIDE}), figure("p50", "median", "p50_s", DETAIL)
 
 
 def of_count(name: str) -> tuple[Figure, ...]:

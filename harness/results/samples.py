@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _TYPES = {"query_id": "string", "trial": "int32", "warmup": "bool", "latency_ns": "int64"}
 _MORE = re.compile(
-    r"scheduled_ns|service_ns|batch|failed|stage_.{1,200}_ns|count_[a-z0-9_]{1,40}"
+    r"scheduled_ns|service_ns|batch|failed|matching|stage_.{1,200}_ns|count_[a-z0-9_]{1,40}"
 )  # whole numbers, where a sample has them
 MOST_ROWS, _MOST_COLUMNS = 10_000_000, 64
 _MOST_TRIALS = 1002  # of a suite, and warm-up and repeats

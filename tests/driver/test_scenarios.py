@@ -429,7 +429,7 @@ def test_written_samples_are_accepted_by_the_host(tmp_path: Path, clock: Clock, 
     (tmp_path / "out").mkdir()
     run(tmp_path / "out", timed(clock), job)
     found, doc_ids, wrong = read_samples(LaunchRequest(job, Prepared(None, "", "", ""), tmp_path, tmp_path, tmp_path))
-    assert wrong is None and doc_ids == {"d1", "d2"}
+    assert wrong is None and doc_ids == {(): {"d1", "d2"}}
     assert incomplete(job, Measurement(Outcome.OK, None, None), found) is None
 
 

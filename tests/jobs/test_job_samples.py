@@ -45,7 +45,7 @@ def honest(spec: JobSpec, trials: int) -> list[Sample]:
 def test_job_may_use_only_its_own_trial_numbers(tmp_path: Path) -> None:
     third = replace(SPEC, first_trial=3, trials=1)
     samples, doc_ids, wrong = read(tmp_path, third, line(-1, "w0"), line(3, "q0"), line(3, "q1"))
-    assert wrong is None and doc_ids == {"d1", "d2"}
+    assert wrong is None and doc_ids == {(): {"d1", "d2"}}
     assert [len(one.hits) for one in samples] == [2, 2, 2], "of warm-up and the first trial"
     for trial in (0, 2, 4):
         assert read(tmp_path, third, line(trial, "q0"))[2] == f"samples.jsonl: line 1: trial {trial}, asked for 3 to 3"

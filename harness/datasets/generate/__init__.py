@@ -21,6 +21,7 @@ from harness.datasets.generate.collection import (
     new_folder,
 )
 from harness.datasets.generate.enlarging import write_larger
+from harness.datasets.generate.filtering import write_filtered
 from harness.datasets.generate.hiding import LADDER, Ladder, write_needles, write_pass_keys
 from harness.datasets.generate.joining import write_joined
 from harness.datasets.generate.passages import CUTS, RULE, PassageCut, PassageSource
@@ -44,11 +45,13 @@ KINDS: dict[str, dict[str, Any]] = {
     "shuffled": {"segments": (2, 6), "max_tokens": 8109, "train_share": 0.5},
     "uniform": {**_ONE_EACH, **_RANGE},
     "joined": {},
+    "filtered": {},
     "larger": {"documents": 100_000, "passage_tokens": (5, 100), "max_tokens": 512},
 }
 # What ``generator.json`` and README.md call relevant, where it does not follow from the passages.
 _RELEVANT = {
     "joined": "the part judged relevant",
+    "filtered": "as in the source, of the documents that the query's filter lets through",
     "larger": "as in the source",
     "needle": RULE,
     "passkey": "the sentences with the pass key asked for",
@@ -129,6 +132,8 @@ def _write_one(provenance: Provenance, folder: Path, step: Step) -> Written:
     with CollectionWriter(folder, provenance, _RELEVANT.get(kind, relevant)) as writer:
         if kind == "joined":
             write_joined(writer, provenance.source, step)
+        elif kind == "filtered":
+            write_filtered(writer, provenance.source, provenance.seed, step)
         elif kind == "larger":
             write_larger(writer, source, parameters["documents"], parameters["max_tokens"], step)
         elif kind in ("needle", "passkey"):

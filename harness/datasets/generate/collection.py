@@ -9,7 +9,7 @@ import gzip
 import json
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +23,7 @@ from harness.datasets.generate import wordpieces
 from harness.datasets.generate.passages import Passage, source_facts
 from harness.datasets.licence import Licence
 from harness.datasets.passage_positions import POSITIONS, RelevantPosition
-from harness.driver.records import Query, corpus_line
+from harness.driver.records import Query, Scalar, corpus_line
 from harness.errors import FileError, StoreError
 from harness.untrusted import one_line, raw_text
 
@@ -102,15 +102,18 @@ class DatasetWriter:
     def __exit__(self, *error: object) -> None:
         self._stack.close()
 
-    def add_document(self, doc_id: str, text: str, tokens: int, title: str = "") -> None:
+    def add_document(
+        self, doc_id: str, text: str, tokens: int, title: str = "", metadata: Mapping[str, Scalar] | None = None
+    ) -> None:
         """Write a document of a known number of tokens (0: not counted)."""
-        self._corpus.write(corpus_line(doc_id, title, text))
+        self._corpus.write(corpus_line(doc_id, title, text, metadata))
         self.written.documents += 1
         self.written.tokens += tokens
 
     def add_query(self, query: Query) -> None:
         """Write a query."""
-        line = json.dumps({"_id": query.query_id, "text": query.text}, ensure_ascii=False)
+        more = {"filter": dict(query.filter)} if query.filter else {}
+        line = json.dumps({"_id": query.query_id, "text": query.text, **more}, ensure_ascii=False)
         self._queries.write(line.encode("utf-8", "replace") + b"\n")
         self.written.queries += 1
 

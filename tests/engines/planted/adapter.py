@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from harness.driver.adapter import Adapter, Corpus
-from harness.driver.records import Hit
+from harness.driver.records import Filter, Hit, fits
 
 
 class Planted(Adapter):
@@ -26,6 +26,8 @@ class Planted(Adapter):
         words = {document.doc_id: f"{document.title} {document.text}".lower().split() for document in corpus}
         progress(len(words))
         (index_dir / "words.json").write_text(json.dumps(words), encoding="utf-8")
+        fields = {document.doc_id: dict(document.metadata) for document in corpus}
+        (index_dir / "fields.json").write_text(json.dumps(fields), encoding="utf-8")
 
     def resumed_s(self) -> float:
         """What the earlier attempt says it took, times how much it lies."""
@@ -34,6 +36,7 @@ class Planted(Adapter):
     def load(self, index_dir: Path) -> None:
         """Read the index; hold as much memory as asked for."""
         self._words = {key: set(value) for key, value in json.loads((index_dir / "words.json").read_text()).items()}
+        self._fields = json.loads((index_dir / "fields.json").read_text())
         self._searches = 0
         self._held = os.urandom(1 << 20) * int(self.params.get("hold_mib", 0))
         if self.params.get("misdeed") == "raise_in_load":
@@ -50,6 +53,15 @@ class Planted(Adapter):
         if number >= int(self.params.get("at", 0)):
             return self._misbehave(hits, k)
         return hits
+
+    def search_filtered(self, query: str, k: int, wanted: Filter) -> Sequence[Hit]:
+        """Rank the documents that fit, unless ``filters`` says otherwise."""
+        how = self.params.get("filters")
+        if how == "unknown":
+            return super().search_filtered(query, k, wanted)
+        hits = self._ranked(query, len(self._words))
+        fitting = [hit for hit in hits if how == "ignored" or fits(self._fields[hit.doc_id], wanted)]
+        return fitting[: k - 1 if how == "lost" else k]
 
     def search_batch(self, queries: Sequence[str], k: int) -> Sequence[Sequence[Hit]]:
         """Answer one after the other; the last first where ``misdeed`` says so."""
