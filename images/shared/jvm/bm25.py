@@ -16,26 +16,26 @@ from jvm import indexing, languages, runtime
 from jvm.java import Java
 
 
-class Bm25(Adapter):
-    """BM25 over one field that holds title and text.
+def facts(engine: str, assets: Path, language: str) -> dict[str, Scalar]:
+    """Return what an index of an engine remembers of how it was built."""
+    return {"engine": engine, "anserini": runtime.anserini_version(assets), "language": language}
 
-    Parameters: ``language`` (a code of Anserini's; ``en`` where absent), ``build_heap_mib``, ``force_merge``;
-    ``heap_mib``, ``k1``, ``b``.
+
+class Bm25Index(Adapter):
+    """Builds an index of one field that holds title and text; something else searches it.
+
+    Parameters: ``language`` (a code of Anserini's; ``en`` where absent), ``build_heap_mib``, ``force_merge``.
     """
 
     engine: str  # its name, which its indexes remember
+    parameters = (*runtime.PARAMETERS, "language", "k1", "b")
 
     def __init__(self, params: dict[str, Scalar], envelope: Envelope, assets: Path) -> None:
         super().__init__(params, envelope, assets)
-        parameter_names.check(params, (*runtime.PARAMETERS, "language", "k1", "b"), "this engine")
+        parameter_names.check(params, self.parameters, "this engine")
         self.language = languages.check(str(params.get("language", languages.ENGLISH)))
         self._java = Java(params, envelope, assets)
         self._left_out = 0
-        self._stages_s: dict[str, float] = {}
-
-    @abstractmethod
-    def open(self, index_dir: Path) -> Any:
-        """Return a searcher of the index, which has ``close()``; the JVM runs already."""
 
     def build(self, corpus: Corpus, index_dir: Path, progress: Callable[[int], None]) -> None:
         """Hand the corpus to Anserini's own indexer, in its own file format."""
@@ -50,6 +50,31 @@ class Bm25(Adapter):
     def verify_index(self, corpus: Corpus, index_dir: Path) -> None:
         """Open the index and count its documents: Anserini ends well whatever failed in its threads."""
         self._indexer().verify(index_dir, len(corpus) - self._left_out)
+
+    def libraries(self) -> dict[str, str]:
+        """Versions and JVM options."""
+        return self._java.libraries()
+
+    def _indexer(self) -> indexing.Indexer:
+        return self._java.indexer("JsonCollection", languages.index_options(self.language))
+
+    def _facts(self) -> dict[str, Scalar]:
+        return facts(self.engine, self.assets, self.language)
+
+
+class Bm25(Bm25Index):
+    """BM25 over one field that holds title and text.
+
+    Parameters: those of :class:`Bm25Index`; ``heap_mib``, ``k1``, ``b``.
+    """
+
+    def __init__(self, params: dict[str, Scalar], envelope: Envelope, assets: Path) -> None:
+        super().__init__(params, envelope, assets)
+        self._stages_s: dict[str, float] = {}
+
+    @abstractmethod
+    def open(self, index_dir: Path) -> Any:
+        """Return a searcher of the index, which has ``close()``; the JVM runs already."""
 
     def load(self, index_dir: Path) -> None:
         """Start the JVM in this process and open the index.
@@ -70,17 +95,6 @@ class Bm25(Adapter):
         """Return the JVM's thread counts."""
         return runtime.threads()
 
-    def libraries(self) -> dict[str, str]:
-        """Versions and JVM options."""
-        return self._java.libraries()
-
     def close(self) -> None:
         """Close the index."""
         self._searcher.close()
-
-    def _indexer(self) -> indexing.Indexer:
-        return self._java.indexer("JsonCollection", languages.index_options(self.language))
-
-    def _facts(self) -> dict[str, Scalar]:
-        version = runtime.anserini_version(self.assets)
-        return {"engine": self.engine, "anserini": version, "language": self.language}

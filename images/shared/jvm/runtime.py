@@ -72,8 +72,7 @@ def run(arguments: Sequence[str], jvm_options: Sequence[str], classpath: Path) -
         MemoryError: its heap was too small.
         RuntimeError: it failed otherwise, or says that it lost documents; carries the last line of its output.
     """
-    java = str(_set_java_home() / "bin" / "java")
-    command = [java, "-XX:+ExitOnOutOfMemoryError", "-cp", str(classpath), *jvm_options, *arguments]
+    command = [str(java()), "-XX:+ExitOnOutOfMemoryError", "-cp", str(classpath), *jvm_options, *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         last, lost, kept = "", "", deque[str](maxlen=_KEPT_LINES)
         for line in process.stdout or ():
@@ -131,6 +130,11 @@ def java_errors() -> Iterator[None]:
         if "OutOfMemoryError" in detail:
             raise MemoryError(f"{detail}: {error.innermessage}") from error
         raise
+
+
+def java() -> Path:
+    """Return the program that runs Java."""
+    return _set_java_home() / "bin" / "java"
 
 
 def _set_java_home() -> Path:
