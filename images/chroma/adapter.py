@@ -1,0 +1,187 @@
+"""The client of Chroma and of a server of embeddings."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from importlib.metadata import version
+from itertools import islice
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import embedding_server
+import parameter_names
+import ranking
+import service
+from embedding_server.client import Embedder
+from service_client import HttpClient, wait_until
+
+from harness.driver.adapter import Adapter, Corpus, QueryFailed
+from harness.driver.records import Envelope, Hit, Scalar
+
+_BUILD = ("similarity", "ef_construction", "max_neighbors")
+_SEARCH = ("ef_search", "connections")
+_SPACES = ("ip", "cosine", "l2")
+_COLLECTIONS = "/api/v2/tenants/default_tenant/databases/default_database/collections"
+_NAME = "documents"
+_BUILD_TIMEOUT_S, _SEARCH_TIMEOUT_S = 600.0, 60.0
+_MOST_ADDED = 1024  # documents of a request
+# How often a build has the whole graph written, as far as the corpus has documents for it; and the most requests
+# between two times, far below a request's documents: then requests of like size meet the number exactly.
+_LEAST_WRITTEN, _MOST_BETWEEN = 10, 500
+
+
+class Chroma(Adapter):
+    """Asks one server for a text's vector and Chroma for the vector's neighbours: two requests a query.
+
+    Both servers share the measured envelope.  Parameters: those of the encoder (:mod:`encoder.roles`); of the build
+    ``similarity`` (``ip``, ``cosine`` or ``l2``), ``ef_construction`` and ``max_neighbors``; of the search
+    ``ef_search`` and ``connections``.  Scores: the inner product or cosine, or minus the squared distance.
+
+    Raises:
+        ValueError: a parameter is unknown or wrong.
+    """
+
+    def __init__(self, params: dict[str, Scalar], envelope: Envelope, assets: Path) -> None:
+        super().__init__(params, envelope, assets)
+        known = (*embedding_server.BUILD, *embedding_server.SEARCH, *_BUILD, *_SEARCH)
+        parameter_names.check(params, known, "this engine")
+        if self.params["similarity"] not in _SPACES:
+            raise ValueError(f"similarity is {self.params['similarity']!r}, must be one of {', '.join(_SPACES)}")
+        for name in ("ef_construction", "max_neighbors", *_SEARCH):
+            value = self.params[name]
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name} is {value!r}, must be a whole number, at least 1")
+        self._of_thread = threading.local()
+        self._facts: dict[str, Any] = {}
+
+    def build(self, corpus: Corpus, index_dir: Path, progress: Callable[[int], None]) -> None:  # noqa: ARG002
+        """Ask for the vectors of all documents, and add them to a new collection.
+
+        Raises:
+            ValueError: the corpus is empty.
+            QueryFailed: a server answered with an error.
+        """
+        if not len(corpus):
+            raise ValueError("the corpus has no documents")
+        self.connect("document", _BUILD_TIMEOUT_S)
+        sizes, written_after = batches(len(corpus))
+        graph = {
+            "space": self.params["similarity"],
+            "ef_construction": self.params["ef_construction"],
+            "max_neighbors": self.params["max_neighbors"],
+            "num_threads": self._facts["cpus"],
+            "sync_threshold": written_after,
+        }
+        self._open(self._http.post(_COLLECTIONS, {"name": _NAME, "configuration": {"hnsw": graph}}))
+        vectors, done = self._embedder.corpus(corpus), 0
+        for size in sizes:
+            added = list(islice(vectors, size))
+            written = [base64.b64encode(vector.tobytes()).decode("ascii") for _, vector in added]
+            self._http.post(f"{self._path}/add", {"ids": [doc_id for doc_id, _ in added], "embeddings": written})
+            progress(done := done + size)
+        wait_until(lambda: self._count() == len(corpus))
+        self._nearest(added[-1][1].tolist(), 1)
+
+    def verify_index(self, corpus: Corpus, index_dir: Path) -> None:  # noqa: ARG002
+        """Count the collection's documents."""
+        if (found := self._count()) != len(corpus):
+            raise ValueError(f"the collection has {found} documents, the corpus {len(corpus)}")
+
+    def load(self, index_dir: Path) -> None:  # noqa: ARG002
+        """Wait until both servers answer a search.
+
+        Raises:
+            QueryFailed: a server answered with an error.
+        """
+        self.connect("query", _SEARCH_TIMEOUT_S)
+        self._open(self._http.get(f"{_COLLECTIONS}/{_NAME}"))
+        changed = {"new_configuration": {"hnsw": {"ef_search": self.params["ef_search"]}}}
+        self._http.ask("PUT", self._path, json.dumps(changed).encode())
+        # The first search reads the graph into memory.
+        self.search("", 1)
+
+    def search(self, query: str, k: int) -> Sequence[Hit]:
+        """Ask for the query's vector, then for the nearest documents; of equal scores the lower id is first."""
+        clock = time.perf_counter
+        start = clock()
+        vector = self._embedder.query(query).tolist()
+        encoded = clock()
+        hits = [Hit(doc_id, score) for score, doc_id in ranking.best(partial(self._nearest, vector), k)]
+        self._of_thread.stages_s = {"encode": encoded - start, "retrieve": clock() - encoded}
+        return hits
+
+    def streams(self) -> int:
+        """Return the connections of the open loop."""
+        return int(self.params["connections"])
+
+    def stages_s(self) -> dict[str, float]:
+        """Return the seconds of this thread's last search: ``encode`` and ``retrieve``, each with its way there."""
+        return dict(getattr(self._of_thread, "stages_s", {}))
+
+    def counts(self) -> dict[str, int]:
+        """Return the encoder's ``parameters`` and its ``flop`` for this thread's last query; Chroma counts no work."""
+        return {"flop": self._embedder.flop(), "parameters": int(self._facts["parameters"])}
+
+    def threads(self) -> dict[str, int]:
+        """Return the thread counts of the server of embeddings; Chroma's is that of its CPUs and cannot be asked."""
+        return dict(self._facts["threads"])
+
+    def libraries(self) -> dict[str, str]:
+        """Return the versions of what does the work."""
+        return {**self._facts["libraries"], "chromadb": version("chromadb")}
+
+    def device(self) -> str:
+        """Return ``cuda`` where the encoder runs on a GPU, else ``cpu``."""
+        return str(self._facts["device"])
+
+    def close(self) -> None:
+        """Close this thread's connections."""
+        self._embedder.close()
+        self._http.close()
+
+    def connect(self, role: str, timeout_s: float) -> None:
+        """Wait until both servers answer."""
+        self._http = HttpClient(self.service_url, timeout_s)
+        host = urlsplit(self.service_url).hostname
+        self._embedder = Embedder(f"http://{host}:{service.EMBEDDINGS_PORT}", timeout_s)
+        wait_until(lambda: self._http.get("/api/v2/heartbeat"))
+        self._facts = self._embedder.wait(role)
+
+    def _open(self, collection: dict[str, Any]) -> None:
+        self._path = f"{_COLLECTIONS}/{collection['id']}"
+
+    def _count(self) -> int:
+        return int(self._http.get(f"{self._path}/count"))
+
+    def _nearest(self, vector: list[float], k: int) -> list[tuple[float, str]]:
+        """Return scores and ids of the nearest documents, best first."""
+        asked = {"query_embeddings": [vector], "n_results": k, "include": ["distances"]}
+        answer = self._http.post(f"{self._path}/query", asked)
+        most = 0.0 if self.params["similarity"] == "l2" else 1.0
+        try:
+            (ids,), (distances,) = answer["ids"], answer["distances"]
+            return [(most - distance, doc_id) for distance, doc_id in zip(distances, ids, strict=True)]
+        except (KeyError, TypeError, ValueError) as error:
+            raise QueryFailed(f"an answer without one list of neighbours: {type(error).__name__}: {error}") from error
+
+
+def batches(documents: int) -> tuple[Iterator[int], int]:
+    """Cut a corpus into requests of like size; return their sizes, and after how many documents Chroma writes.
+
+    Chroma writes its whole graph each time that so many documents (``sync_threshold``) have come since the last time,
+    and keeps those after it in a log, which each start would read again.  The last request reaches that number here.
+    """
+    writings = max(_LEAST_WRITTEN, -(-documents // (_MOST_ADDED * _MOST_BETWEEN)))
+    together = -(-documents // (_MOST_ADDED * writings))  # requests from one writing to the next
+    requests = min(together * writings, max(1, documents // 2))
+    least, larger = divmod(documents, requests)
+    return (least + (number < larger) for number in range(requests)), max(2, together * least)
+
+
+ENGINE = Chroma
