@@ -21,7 +21,7 @@ ALIKE: dict[int, tuple[str, ...]] = {
         "59163b1c521dd3b0bb4d41877f28b2abc10905e7918717fe11a1d815a11f8c3a",
         "a7f626930623448cee6ff1bc7bac325a2524599bf623e2204c49aa6940dd16e3",
         "7909fc5eac49b910661b4ce4f6d80e806f2b282e1b24bb4218407e9e921000eb",
-        "300fe336e13a9477c64de5dd3b5e48944cd06d4abb01d624e05e0435e3bbad62",
+        "c497ef7adeffa33dea43d6671ef8c11b83a413af0fb9c50ad1d19dca11eee797",
     ),
 }
 
