@@ -279,11 +279,7 @@ def _judge(
         return _lacked_memory(job, ended, detail) if lacked else (measurement.outcome, detail)
     if wrong := _unusable(job, measurement):
         return Outcome.BAD_OUTPUT, wrong
-    assert measurement.effective is not None, "_unusable checks it"
-    cpuset = ended.placement.cpuset if ended.placement else None
-    wrong_limits = envelope.mismatches(job.spec.envelope, measurement.effective, job.spec.enforced, cpuset)
-    wrong_limits += envelope.thread_mismatches(job.spec.envelope, measurement.effective.threads)
-    if wrong_limits:
+    if wrong_limits := _wrong_limits(job, ended, measurement):
         return Outcome.ENVELOPE_MISMATCH, one_line("; ".join(wrong_limits), MAX_TEXT)
     if ended.exit_code != 0:
         return Outcome.CRASH, f"exit code {ended.exit_code} after a complete measurement; {last_line(ended.log)}"
@@ -302,9 +298,24 @@ def _unusable(job: LaunchRequest, measurement: Measured) -> str | None:
         return f"the image counted {measurement.oom_kills} kills at the memory limit; the host saw none"
     if len(measurement.phases) > max_trials(job.spec) + _OTHER_PHASES:
         return f"the image reported {len(measurement.phases)} phases for {job.spec.trials} trials"
-    if measurement.effective is None:
+    if measurement.effective is None and not _published(job):
         return "the image did not report the limits that it ran under"
     return None
+
+
+def _wrong_limits(job: LaunchRequest, ended: LaunchEnd, measurement: Measured) -> list[str]:
+    """Return every limit in force that differs from the spec, as read from inside; a published server reads none."""
+    if (effective := measurement.effective) is None:
+        return []
+    cpuset = ended.placement.cpuset if ended.placement else None
+    wrong = envelope.mismatches(job.spec.envelope, effective, job.spec.enforced, cpuset)
+    return wrong + envelope.thread_mismatches(job.spec.envelope, effective.threads)
+
+
+def _published(job: LaunchRequest) -> bool:
+    """Return whether the server is a published image, whose limits are read from outside alone."""
+    service = job.prepared.system.service if job.spec.service_url is not None else None
+    return service is not None and service.image is not None
 
 
 def _lacked_memory(job: LaunchRequest, ended: LaunchEnd, claim: str) -> tuple[Outcome, str]:

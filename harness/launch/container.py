@@ -48,6 +48,7 @@ LABEL = "ir-harness.owner"
 NOBODY = 65532
 LOG_BYTES = 10 << 20
 _SCRATCH_BYTES = 64 << 20
+SCRATCH = f"rw,noexec,nosuid,nodev,size={_SCRATCH_BYTES},mode=1777"
 
 
 # Open files and processes of a job in Podman, at most.  Podman asks for a million, which few users may have.
@@ -91,7 +92,7 @@ def create_arguments(job: LaunchRequest, placement: Placement, *, podman: bool =
         "security_opt": ["no-new-privileges:true"],
         # The proxies of the user's docker configuration, which may name passwords, are not for the image.
         "use_config_proxy": False,
-        "tmpfs": {"/tmp": f"rw,noexec,nosuid,nodev,size={_SCRATCH_BYTES},mode=1777"},  # noqa: S108 # its own
+        "tmpfs": {"/tmp": SCRATCH},  # noqa: S108 # its own
         "shm_size": _SCRATCH_BYTES,
         "ulimits": ulimits,
         "healthcheck": {"test": ["NONE"]},  # nothing but the job runs inside the measured envelope

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Iterator, Mapping
@@ -12,6 +13,7 @@ from pathlib import Path
 import docker
 import psutil
 import requests
+from docker.models.images import Image as DockerImage
 
 from harness.driver import cgroup
 from harness.errors import EngineError, ImageError, UsageError
@@ -30,6 +32,9 @@ from harness.launch.monitor.canary import Canary
 from harness.launch.observation import observed
 from harness.progress import Progress, silent
 from harness.results.isolation import CONTAINER
+from harness.untrusted import one_line
+
+log = logging.getLogger(__name__)
 
 
 class DockerLauncher(Launcher):
@@ -110,7 +115,42 @@ class DockerLauncher(Launcher):
     def find(self, system: System) -> Prepared | None:
         """Return the image, if it was built from exactly this recipe, with a driver that measures alike."""
         image = self._builder().find(system)
-        return _prepared(system, image) if image else None
+        there = image and (self._published(system) or not _published_name(system))
+        return _prepared(system, image) if image and there else None
+
+    def _published(self, system: System) -> DockerImage | None:
+        """Return the published image of a system's server, if the engine has it."""
+        if (name := _published_name(system)) is None:
+            return None
+        with engine_errors():
+            try:
+                return self.client.images.get(name)
+            except docker.errors.NotFound:
+                return None
+
+    def _fetch_server(self, system: System) -> None:
+        """Pull the published image of a system's server where it is missing.
+
+        Raises:
+            ImageError: it cannot be pulled, or it would write outside of its data and its scratch folders.
+        """
+        name, service_ = _published_name(system), system.service
+        if name is None or service_ is None:
+            return
+        if (image := self._published(system)) is None:
+            log.info(f"{system.name}: pulling {name}")
+            try:
+                image = self.client.images.pull(name)
+            except docker.errors.APIError as error:
+                why = one_line(str(error.explanation or error), 200)
+                remedy = "pull or load it on this machine, or correct the digest"
+                raise ImageError(f"system {system.name!r}: {name} cannot be pulled ({why}); {remedy}") from error
+        volumes = (image.attrs["Config"].get("Volumes") or {}).keys() - {service_.index_path, *service_.scratch}
+        if volumes:
+            declared = ", ".join(sorted(volumes))
+            raise ImageError(
+                f"system {system.name!r}: {name} declares VOLUME {declared}; add it to scratch in [service]"
+            )
 
     def prepare(self, system: System, stopped: threading.Event | None = None, progress: Progress = silent) -> Prepared:
         """Return the image, built where it is missing; ``stopped`` ends a build, ``progress`` takes its steps."""
@@ -122,6 +162,7 @@ class DockerLauncher(Launcher):
         if volumes:
             # The engine would give each a writable folder on the host's disk, under a read-only root.
             raise ImageError(f"system {system.name!r}: its image declares VOLUME {', '.join(volumes)}; remove it")
+        self._fetch_server(system)
         return _prepared(system, image)
 
     def prepare_all(self, systems: Mapping[str, System]) -> Iterator[tuple[str, Prepared | ImageError]]:
@@ -193,6 +234,10 @@ class DockerLauncher(Launcher):
         """Close the connection."""
         if self._client is not None:
             self._client.close()
+
+
+def _published_name(system: System) -> str | None:
+    return system.service.image if system.service else None
 
 
 def _prepared(system: System, image: Image) -> Prepared:

@@ -8,6 +8,7 @@ joins it, so nothing else is in reach of either.
 from __future__ import annotations
 
 import json
+import os
 import signal
 import threading
 from collections.abc import Collection
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import docker
+from docker.types import Mount
 from pydantic import TypeAdapter, ValidationError
 
 from harness import filesystem
@@ -30,6 +32,7 @@ from harness.launch import container, host
 from harness.launch.base import LaunchEnd, LaunchRequest, StopReason
 from harness.launch.connection import engine_errors
 from harness.launch.container import ContainerEnd, JobContainer
+from harness.launch.images.systems import ServiceSettings
 from harness.launch.limits import limit_change, limit_mismatch
 from harness.launch.monitor.canary import Canary
 from harness.launch.monitor.sources import JobSource
@@ -183,8 +186,7 @@ def server_folder(job: LaunchRequest) -> Path:
 
 def _server(job: LaunchRequest, placement: Placement) -> LaunchRequest:
     """Make the server's part of a job: its folder, its spec, and the copy of an index that it would change."""
-    folder, settings = server_folder(job), job.prepared.system.service
-    assert settings is not None, "its spec has the address"
+    folder, settings = server_folder(job), _settings(job)
     (folder / "out").mkdir(parents=True)
     index, copied = job.index_dir, job.spec.kind == "search" and settings.writes_index
     if copied:
@@ -212,12 +214,39 @@ def _server_arguments(
 ) -> dict[str, Any]:
     """Return how the engine creates the server, which joins its client's network and sees no corpus."""
     arguments = container.create_arguments(job, placement, podman=podman)
+    arguments["network_mode"] = f"container:{client.id}"
+    arguments["mounts"] = [mount for mount in arguments["mounts"] if mount["Target"] != "/corpus"]
+    settings, envelope = _settings(job), job.spec.envelope
+    if settings.image is None:
+        return {**arguments, "entrypoint": ["python3", "-m", "harness.driver.serve"]}
+    # A published server knows nothing of harness: its data alone is mounted, where it looks for it.
+    data = Mount(settings.index_path, str(job.index_dir), type="bind", read_only=not job.may_write_index)
+    scratch = dict.fromkeys(settings.scratch, container.SCRATCH)
+    environment = {name: settings.filled(value, envelope) for name, value in settings.environment.items()}
     return {
         **arguments,
-        "entrypoint": ["python3", "-m", "harness.driver.serve"],
-        "network_mode": f"container:{client.id}",
-        "mounts": [mount for mount in arguments["mounts"] if mount["Target"] != "/corpus"],
+        "image": settings.image,
+        "command": [settings.filled(word, envelope) for word in settings.command] or None,
+        "user": _user(job),
+        "environment": {**arguments["environment"], **environment},
+        "mounts": [data],
+        "tmpfs": {**arguments["tmpfs"], **scratch},
     }
+
+
+def _settings(job: LaunchRequest) -> ServiceSettings:
+    settings = job.prepared.system.service
+    assert settings is not None, "its spec has the address"
+    return settings
+
+
+def _user(job: LaunchRequest) -> str:
+    """Return the user of a published server, who owns the folder of its data."""
+    user = _settings(job).user or container.job_user()
+    if job.may_write_index and os.getuid() == 0:
+        for path in (job.index_dir, *map(Path, (entry.path for entry in filesystem.walk(job.index_dir)))):
+            os.chown(path, user, user, follow_symlinks=False)
+    return f"{user}:{user}"
 
 
 def _client_arguments(job: LaunchRequest, placement: Placement, *, podman: bool) -> dict[str, Any]:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 import time
 
 import docker
 import pytest
 
+from harness.analysis.evaluate_job import JobEvaluator
+from harness.analysis.rows import build_rows
 from harness.driver.records import Outcome
 from harness.launch import service
 from harness.launch.docker import DockerLauncher
+from harness.launch.images import catalog
 from harness.results.reader import read_jobs
 from harness.results.schema import Result
 from tests.conftest import Bench, protocol
@@ -134,6 +138,42 @@ def test_a_server_that_spoils_a_build_has_an_outcome(
     expected = WRONG_BUILDS.items()
     assert not {name: found[name] for name, (_, outcome, text) in expected if not _fits(found[name], outcome, text)}
     assert ours(engine) == []
+
+
+def test_a_published_image_is_measured_without_a_driver_in_it(
+    bench: Bench, launcher: DockerLauncher, engine: docker.DockerClient
+) -> None:
+    """Its own entry point starts it, as a uid of its own; its limits are read from outside."""
+    planted = launcher.prepare(catalog.systems(bench.folder / "engines")["served"])
+    holder = engine.containers.create(planted.digest)
+    published = holder.commit(changes='ENTRYPOINT ["python3", "-m", "server", "/data"]')
+    holder.remove()
+    folder = bench.folder / "engines" / "published"
+    shutil.copytree(bench.folder / "engines" / "planted-service", folder)
+    (folder / "systems" / "served.toml").rename(folder / "systems" / "published.toml")
+    settings = f'image = "{published.id}"\ncommand = ["{{}}"]\nindex_path = "/data"\nuser = 1234\n'
+    with (folder / "engine.toml").open("a") as file:
+        file.write(settings)
+    try:
+        bench.run(launcher, bench.suite(protocol(1), systems=["published"]))
+    finally:
+        engine.images.remove(published.id, force=True)
+    (job,) = read_jobs(bench.results)
+    result = job.result
+    assert result.outcome is Outcome.OK, result.detail
+    assert result.measured.effective is None and 2 << 20 < result.observed.memory.peak_anon_bytes < 256 << 20
+    (row,) = build_rows([job], JobEvaluator(("RR@10",))).table.rows
+    assert any("a published image, were read from outside alone" in finding.text for finding in row.findings)
+
+
+def test_a_published_image_that_is_nowhere_is_one_line(bench: Bench, launcher: DockerLauncher) -> None:
+    folder = bench.folder / "engines" / "planted-service"
+    with (folder / "engine.toml").open("a") as file:
+        file.write(f'image = "registry.invalid/served@sha256:{"0" * 64}"\n')
+    bench.run(launcher, bench.suite(protocol(1), systems=["served"]))
+    (job,) = read_jobs(bench.results)
+    assert job.result.outcome is Outcome.CRASH
+    assert "registry.invalid/served@sha256:" in str(job.result.detail) and "cannot be pulled" in str(job.result.detail)
 
 
 def _fits(found: tuple[Outcome, str], outcome: Outcome, text: str) -> bool:

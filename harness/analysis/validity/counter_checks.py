@@ -80,6 +80,7 @@ def check(results: Sequence[Result], levels: machine_speed.Levels, facts: Sample
         *check_gpus(results),
         *_placement(results),
         *_client(results),
+        *_published(results),
     ]
 
 
@@ -240,6 +241,14 @@ def _client(results: Sequence[Result]) -> Iterator[Doubt]:
     if worst := _worst([_client_busy(result.observed.counters) for result in served], MAX_CLIENT):
         text = f"the client used {worst[0]:.0%} of the one CPU that it can use{worst[1]} (expected: up to"
         yield invalid(Cause.CLIENT, f"{text} {MAX_CLIENT:.0%}), so the throughput may be its own, not the server's")
+
+
+def _published(results: Sequence[Result]) -> Iterator[Doubt]:
+    """Remark on servers of published images, in which no driver reads limits."""
+    silent = [one for one in results if is_service(one) and one.measured and one.measured.effective is None]
+    if silent:
+        fact = "the limits of the server, a published image, were read from outside alone"
+        yield remark(Cause.ISOLATION, f"{fact}{of_jobs(len(silent), len(results))}")
 
 
 def _client_busy(counters: Counters) -> float | None:

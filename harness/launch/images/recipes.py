@@ -54,6 +54,8 @@ def engine_recipe(system: System, *, lean: bool = False) -> str:
         decides["toolchain"] = base_image.recipe("toolchain")
     if lean:
         decides["stage"] = "lean"
+    if system.service and system.service.image:
+        decides["service"] = system.service.model_dump(mode="json")
     return digest(decides)
 
 

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from harness.config import NAME_PATTERN, ConfigModel
 from harness.containment import inside, is_plain_name
-from harness.driver.records import Scalar, digest
+from harness.driver.records import Envelope, Scalar, digest
 from harness.errors import UsageError, nearest_or_known
 from harness.launch.images import locks
 from harness.launch.images.platforms import AMD64, debian, with_platform
@@ -106,7 +106,8 @@ class NotFor(ConfigModel):
 class ServiceSettings(ConfigModel):
     """``[service]`` of ``engine.toml``: a server in a container of its own, whose client is the adapter.
 
-    The engine's ``service.py`` gives the server's command.
+    The engine's ``service.py`` gives the server's command; or the server is a published ``image``, which starts by its
+    own entry point.  In ``command`` and ``environment``, ``{cpus}`` and ``{memory_mib}`` are the server's limits.
     """
 
     port: int = Field(ge=1024, le=65535, description="the server's port, on the loopback interface")
@@ -122,6 +123,35 @@ class ServiceSettings(ConfigModel):
         default=False,
         description="the server writes into its index folder while it only answers queries, so each job gets a copy",
     )
+
+    image: str | None = Field(
+        default=None,
+        pattern=r"^([a-z0-9][a-z0-9._/:-]*@)?sha256:[0-9a-f]{64}$",
+        description="a published image of the server, by its digest: `docker.io/qdrant/qdrant@sha256:...`; without this"
+        " key the engine's own image has the server",
+    )
+    command: tuple[str, ...] = Field(default=(), description="with `image`: the arguments of its entry point")
+    environment: dict[str, str] = Field(default={}, description="with `image`: environment variables")
+    index_path: str = Field(
+        default="/index", pattern=r"^/[A-Za-z0-9._/-]+$", description="with `image`: the folder of its data"
+    )
+    scratch: tuple[Annotated[str, Field(pattern=r"^/[A-Za-z0-9._/-]+$")], ...] = Field(
+        default=(), description="with `image`: further folders that it writes into, kept in memory"
+    )
+    user: int | None = Field(
+        default=None, ge=1, description="with `image`: the uid that it needs, if it does not run as any; never root"
+    )
+
+    @model_validator(mode="after")
+    def _of_images(self) -> ServiceSettings:
+        given = self.model_fields_set & {"command", "environment", "index_path", "scratch", "user"}
+        if given and self.image is None:
+            raise ValueError(f"{min(given)}: only a published server has it; add image, or remove it")
+        return self
+
+    def filled(self, text: str, envelope: Envelope) -> str:
+        """Return a text of ``command`` or ``environment`` with the limits in it."""
+        return text.replace("{cpus}", str(envelope.cpus)).replace("{memory_mib}", str(envelope.memory_bytes >> 20))
 
     @property
     def url(self) -> str:
