@@ -13,7 +13,18 @@ from harness.analysis.cell_summary import CellSummary
 from harness.analysis.evaluate_job import JobEvaluation, JobEvaluator
 from harness.analysis.pooling import Pool
 from harness.analysis.row_cache import CellRow, RowSet, cell_stamp
-from harness.analysis.table import ClientUse, IndexFigures, Judged, Machine, Overhead, Resources, Row, Table, Validity
+from harness.analysis.table import (
+    ClientUse,
+    IndexFigures,
+    Judged,
+    LoadPoint,
+    Machine,
+    Overhead,
+    Resources,
+    Row,
+    Table,
+    Validity,
+)
 from harness.analysis.validity import counter_checks, machine_speed
 from harness.driver.records import Outcome, Scalar
 from harness.errors import HarnessError
@@ -34,6 +45,7 @@ from harness.results.schema import (
     Result,
     ResultSpec,
     is_service,
+    measurements,
 )
 from harness.untrusted import ForeignText
 
@@ -201,6 +213,11 @@ def _outline(pool: Pool, tries: int) -> Row:
         pinned_at_first_use=result.provenance.pinned_at_first_use,
         sweep=result.provenance.sweep,
         client=_client(results),
+        load=tuple(
+            LoadPoint(probe.rate_qps, probe.latency_s, probe.passed, probe.streams)
+            for measured in measurements(results)
+            for probe in measured.probes
+        ),
         token_model=_token_model(spec),
         origin=pool.lead.origin,
         measured_again=pool.measured_again,

@@ -275,6 +275,20 @@ class CpuUse:
         return self.busy_cpus * own_s / whole_s
 
 
+@dataclass(frozen=True)
+class LoadPoint:
+    """A load that a job tried: what was asked or answered a second, and the latency then.
+
+    Under ``server`` the rate is the scheduled one, and the latency that at the target's percentile, which ``kept`` says
+    was in the target; by ``connections`` at once, the rate is what was answered, and the latency the median.
+    """
+
+    queries_per_s: float
+    latency_s: float
+    kept: bool
+    connections: int | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class ClientUse:
     """The client of a service; its figures are no part of what the service is charged for.
@@ -376,10 +390,11 @@ class Row:
     ``counts`` holds the work of a query (pairs, tokens, flop ...), the mean over all timed samples; it does not
     depend on the machine.  ``token_model`` is the language model whose token prices the system names.  ``backend``
     ran the encoder of queries, ``document_backend`` the encoder of documents.  ``failed_queries`` counts the
-    queries of an open loop that got no answer at the rate that was kept.  ``client`` is a service's client;
-    ``None``: the system was in the driver's process.  ``stand_in`` says which checkpoint replaces the published
-    one; ``pinned_at_first_use`` names the files that the run pinned.  ``sweep`` is a point of a sweep or curve.
-    ``origin`` names the merged results (:mod:`harness.results.merge`); jobs of two origins never share a row.
+    queries of an open loop that got no answer at the rate that was kept.  ``load`` are the loads that its jobs
+    tried.  ``client`` is a service's client; ``None``: the system was in the driver's process.  ``stand_in`` says
+    which checkpoint replaces the published one; ``pinned_at_first_use`` names the files that the run pinned.
+    ``sweep`` is a point of a sweep or curve.  ``origin`` names the merged results (:mod:`harness.results.merge`);
+    jobs of two origins never share a row.
     ``one_pass_warmup`` counts the warm-up queries if warm-up was one pass.  ``data_faults`` are faults of the corpus.
     ``throughput_qps`` was asked to keep ``latency_percentile`` per cent of the queries within ``latency_target_s``.
     """
@@ -423,6 +438,7 @@ class Row:
     failed_queries: int | None = None
     cpu: CpuUse = CpuUse()
     client: ClientUse | None = None
+    load: tuple[LoadPoint, ...] = ()
     latency_target_s: float | None = None
     latency_percentile: float | None = None
     counts: dict[str, float] = field(default_factory=dict)

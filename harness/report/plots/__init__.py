@@ -4,4 +4,4 @@ Each kind is drawn from plain records, which :mod:`harness.report.plots.select` 
 """
 
 # The kinds, as in file names, in the order in which they are drawn.
-KINDS = ("cost", "latency", "winners", "ranks", "distributions", "memory", "instances", "flips")
+KINDS = ("cost", "latency", "winners", "ranks", "distributions", "memory", "instances", "load", "flips")

@@ -17,7 +17,7 @@ from harness.analysis.table import Table
 from harness.errors import UnknownName
 from harness.evaluation.per_query import PerQuery
 from harness.report.groups import group_words
-from harness.report.plots import KINDS, curves, order_flips, ranking, style
+from harness.report.plots import KINDS, curves, load, order_flips, ranking, style
 from harness.report.plots import rows as row_plots
 from harness.report.plots.select import Drawing, NoPlot, PlotRows
 from harness.report.plots.style import file_name
@@ -33,6 +33,7 @@ _MAKERS: dict[str, Callable[[PlotRows], Drawing]] = {
     "distributions": row_plots.make_distributions,
     "memory": row_plots.make_memory,
     "instances": row_plots.make_instances,
+    "load": load.make_load,
     "flips": order_flips.make_flips,
 }
 
