@@ -129,7 +129,8 @@ def load(location: DatasetLocation, cache: Path, progress: Progress = silent) ->
         path, split = _split(location)
         name, source = location.name.replace("#", "-"), _formats.read(path, split)
         language, positions = _facts(path).language, positions_content(path)
-    corpus, qrels = prepare_corpus(source.documents, cache, progress), source.qrels
+    fields = {name for query in source.queries for name, _ in query.filter}
+    corpus, qrels = prepare_corpus(source.documents, cache, progress, fields), source.qrels
     return Dataset(name, corpus, source.queries, qrels.content, source.answers, language, positions, qrels.repeated)
 
 

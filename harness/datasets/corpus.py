@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness import filesystem
-from harness.datasets.source import DocumentStream, check_id
+from harness.datasets.source import DocumentStream, check_id, fields_of
 from harness.driver.records import Filter, corpus_line, digest, fits
 from harness.errors import FileError
 from harness.progress import Progress, silent
@@ -112,18 +112,27 @@ def _read_line(file: IO[bytes], offset: int) -> dict[str, Any]:
     return document
 
 
-def prepare_corpus(documents: DocumentStream, cache: Path, progress: Progress = silent) -> PreparedCorpus:
+def prepare_corpus(
+    documents: DocumentStream, cache: Path, progress: Progress = silent, fields: Collection[str] = ()
+) -> PreparedCorpus:
     """Check a corpus and write it for jobs, unless one of this content is ready.
+
+    Args:
+        documents: as their files have them.
+        cache: holds prepared corpora.
+        progress: gets the numbers of documents written and of all (0: unknown).
+        fields: the fields that queries filter on; documents keep no others.
 
     Raises:
         FileError: a document is wrong, an id repeats, or the corpus is empty.
     """
-    folder = cache / "corpora" / content_key([_FORMAT, documents.kind], documents.files, cache)[:24]
+    kind = [_FORMAT, documents.kind, *([sorted(fields)] if fields else [])]
+    folder = cache / "corpora" / content_key(kind, documents.files, cache)[:24]
     if not folder.is_dir():
         partial = filesystem.staging_path(folder)
         partial.mkdir(parents=True)
         try:
-            _write(documents, partial, progress)
+            _write(documents, partial, progress, fields)
             for path in partial.iterdir():
                 path.chmod(0o644)  # a job's user must read it
             partial.chmod(0o755)
@@ -135,13 +144,13 @@ def prepare_corpus(documents: DocumentStream, cache: Path, progress: Progress = 
     return PreparedCorpus(folder, facts["size"], facts["sha256"], facts["empty"])
 
 
-def _write(documents: DocumentStream, folder: Path, progress: Progress) -> None:
+def _write(documents: DocumentStream, folder: Path, progress: Progress, fields: Collection[str]) -> None:
     content, empty, offset, total = hashlib.sha256(), 0, 0, documents.total()
     hashes, offsets = array("Q"), array("Q")
     with (folder / CORPUS).open("w+b") as written, (folder / _IDS).open("wb") as ids:
         for place, doc_id, title, text, metadata in documents.read():
             check_id(place, doc_id)
-            line = corpus_line(doc_id, title, text, metadata)
+            line = corpus_line(doc_id, title, text, fields_of(place, "metadata", metadata, fields) if fields else None)
             content.update(line)
             written.write(line)
             ids.write(doc_id.encode("utf-8") + b"\n")

@@ -49,7 +49,7 @@ def _documents(path: Path) -> Iterator[SourceDocument]:
     for place, raw in source.read_json_lines(path):
         title = source.text_field(place, raw, "title") if raw.get("title") is not None else ""
         doc_id, text = source.id_field(place, raw, "_id"), source.text_field(place, raw, "text")
-        yield SourceDocument(place, doc_id, title, text, source.fields_field(place, raw, "metadata"))
+        yield SourceDocument(place, doc_id, title, text, raw.get("metadata"))
 
 
 def read_json_queries(path: Path) -> tuple[Query, ...]:
@@ -59,7 +59,7 @@ def read_json_queries(path: Path) -> tuple[Query, ...]:
             place,
             source.id_field(place, raw, "_id"),
             source.text_field(place, raw, "text"),
-            tuple(sorted(source.fields_field(place, raw, "filter").items())),
+            tuple(sorted(source.fields_of(place, "filter", raw.get("filter")).items())),
         )
         for place, raw in source.read_json_lines(path)
     )

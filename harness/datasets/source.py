@@ -28,19 +28,19 @@ from harness.untrusted import bounded_lines, mistake, reading, reason_of
 _Record = TypeVar("_Record")
 _SUFFIXES = ("", ".gz", ".zst")
 _FIELD_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")
-_MOST_FIELDS, _MOST_NUMBER = 64, 1 << 53
+_MOST_NUMBER = 1 << 53
 # More than any line, document or file of topics has: compression can hide any number of bytes in a small file.
 MAX_TEXT_BYTES = 1 << 24
 
 
 class SourceDocument(NamedTuple):
-    """One document as its file has it; ``metadata`` are its fields, which queries may filter on."""
+    """One document as its file has it; ``metadata`` are its fields, unchecked, which queries may filter on."""
 
     place: str
     doc_id: str
     title: str
     text: str
-    metadata: dict[str, Scalar] | None = None
+    metadata: object = None
 
 
 @dataclass(frozen=True)
@@ -220,14 +220,21 @@ def text_field(place: str, raw: dict[str, Any], key: str) -> str:
     return value
 
 
-def fields_field(place: str, raw: dict[str, Any], key: str) -> dict[str, Scalar]:
-    """Return the named values under a key, none if it is missing; raise FileError if they are something else."""
-    value = raw.get(key)
+def fields_of(place: str, key: str, value: object, only: Collection[str] | None = None) -> dict[str, Scalar]:
+    """Return named values, none if they are missing; raise FileError if they are something else.
+
+    Args:
+        place: where they are.
+        key: their name there.
+        value: what the file has.
+        only: the names to read; the others may have any values.
+    """
     if value is None:
         return {}
-    if not isinstance(value, dict) or len(value) > _MOST_FIELDS:
-        raise FileError(f"{place}: key '{key}' is not an object of at most {_MOST_FIELDS} fields; correct it")
-    for name, content in value.items():
+    if not isinstance(value, dict):
+        raise FileError(f"{place}: key '{key}' is not an object in curly brackets; correct it")
+    chosen = {name: content for name, content in value.items() if only is None or name in only}
+    for name, content in chosen.items():
         if not _FIELD_NAME.fullmatch(name):
             fault = f"{name[:80]!r} is not the name of a field (letters, digits, '_')"
             raise FileError(f"{place}: key '{key}': {fault}; rename it")
@@ -235,7 +242,7 @@ def fields_field(place: str, raw: dict[str, Any], key: str) -> dict[str, Scalar]
         if not (number or isinstance(content, str)):
             fault = "is not a text, a number up to 2^53 or true or false"
             raise FileError(f"{place}: key '{key}': the value of {name!r} {fault}; correct it")
-    return {name: encodable(content) if isinstance(content, str) else content for name, content in value.items()}
+    return {name: encodable(content) if isinstance(content, str) else content for name, content in chosen.items()}
 
 
 def collect_queries(rows: Iterable[tuple[str, str, str]]) -> tuple[Query, ...]:
