@@ -160,6 +160,13 @@ def test_too_many_threads_end_the_job_before_the_first_query(job: Job) -> None:
     assert measurement["effective"]["threads"] == {"lib": 3} and measurement["load_s"] > 0
 
 
+def test_threads_of_a_server_may_be_more_than_the_cpus_of_its_client(job: Job) -> None:
+    job.wrong["threads"] = lambda: {"lib": 3}
+    (job.folder / driver.SERVING).write_text('{"started_ns": 0}')
+    _, measurement = job.run(replace(SEARCH, service_url="http://127.0.0.1:8080"))
+    assert measurement["outcome"] == "ok" and measurement["effective"]["threads"] == {"lib": 3}
+
+
 def throw(error: BaseException) -> Callable[[], Any]:
     def thrown() -> Any:
         raise error

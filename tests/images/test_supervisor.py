@@ -118,3 +118,17 @@ def test_the_command_of_a_supervisor_is_its_module(monkeypatch: pytest.MonkeyPat
     words = supervisor.command([["sh", "-c", "exit 4"], ["sleep", "60"]])
     done = subprocess.run(words, env={**os.environ, "PYTHONPATH": shared}, timeout=10, check=False)
     assert done.returncode == 4
+
+
+def test_a_command_may_end_by_a_signal_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = str(catalog.images_dir() / "shared")
+    monkeypatch.syspath_prepend(shared)
+    import supervisor
+
+    scripts = [_orderly("one").replace(" TERM;", " INT;").replace("trap", "trap '' TERM; trap"), _orderly("two")]
+    words = supervisor.command([["sh", "-c", script] for script in scripts], {0: "SIGINT"})
+    env = {**os.environ, "PYTHONPATH": shared}
+    with subprocess.Popen(words, env=env, stdout=subprocess.PIPE, text=True) as child:
+        assert _lines(child, 2) == ["one runs", "two runs"]
+        child.terminate()
+        assert _lines(child, 2) == ["one ends", "two ends"] and child.wait(10) == 0

@@ -30,7 +30,7 @@ from harness.config import page
 from harness.driver.records import digest
 from harness.errors import ImageError
 from harness.launch.connection import engine_errors
-from harness.launch.images import assets, base_image, driver_code, emulation, engine_build, platforms, recipes
+from harness.launch.images import assets, base_image, debian, driver_code, emulation, engine_build, platforms, recipes
 from harness.launch.images.dockerfile import Dockerfile
 from harness.launch.images.engine_build import BuildLimits
 from harness.launch.images.recipes import engine_recipe, recipe
@@ -240,9 +240,12 @@ class ImageBuilder:
 
     def _new_engine(self, target: ImageTarget) -> Image:
         system = target.system
-        wheels = {
+        fetched = {
             lock: assets.wheels(lock, system.extra_indexes, self._cache, system.platform)
             for lock in (*recipes.packages(system, lean=target.lean).values(), system.lock)
+        }
+        fetched |= {
+            lock: debian.fetch(lock, self._cache) for lock in recipes.debian_packages(system, lean=target.lean).values()
         }
         files = self._assets(system.engine, system.engine_assets)
         names = ("base", "toolchain") if system.toolchain else ("base",)
@@ -254,7 +257,7 @@ class ImageBuilder:
         arguments = {**bases, "STAGE": "lean"} if target.lean else bases
 
         def write_context(packed: IO[bytes]) -> None:
-            recipes.write_engine_context(packed, system, wheels, files, arguments)
+            recipes.write_engine_context(packed, system, fetched, files, arguments)
 
         labels = {ENGINE_LABEL: system.engine, DRIVER_LABEL: driver_code.code_hash()}
         return self._build(target, write_context, arguments, labels)

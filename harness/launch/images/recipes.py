@@ -50,6 +50,8 @@ def engine_recipe(system: System, *, lean: bool = False) -> str:
     }
     if system.platform != AMD64:  # the first platform, whose recipes stay the same
         decides["platform"] = system.platform
+    if debs := _hashes(system.debian_locks):
+        decides["debian"] = debs
     if system.toolchain:
         decides["toolchain"] = base_image.recipe("toolchain")
     if lean:
@@ -124,8 +126,22 @@ def packages(system: System, *, lean: bool = False) -> dict[str, Path]:
     Raises:
         ImageError: as :func:`engine_dockerfile`.
     """
+    return _copied(system, system.shared_locks, lean=lean)
+
+
+def debian_packages(system: System, *, lean: bool = False) -> dict[str, Path]:
+    """Return the locks of Debian's packages that an engine's image, or its lean one, unpacks, by their folder's name.
+
+    Raises:
+        ImageError: as :func:`engine_dockerfile`.
+    """
+    return _copied(system, system.debian_locks, lean=lean)
+
+
+def _copied(system: System, locks: Mapping[str, Path], *, lean: bool) -> dict[str, Path]:
+    """Return the locks whose folders the Dockerfile copies."""
     built = engine_dockerfile(system, dict.fromkeys(IMAGE_ARGUMENTS, "any") | ({"STAGE": "lean"} if lean else {}))
-    return {name: lock for name, lock in system.shared_locks.items() if built.copies(f"packages/{name}")}
+    return {name: lock for name, lock in locks.items() if built.copies(f"packages/{name}")}
 
 
 def shared_files(system: System) -> dict[str, Path]:
@@ -185,12 +201,13 @@ def _adapter(component: System) -> Path:
 
 
 def write_engine_context(
-    target: IO[bytes], system: System, wheels: Mapping[Path, Path], files: Path, arguments: Mapping[str, str]
+    target: IO[bytes], system: System, fetched: Mapping[Path, Path], files: Path, arguments: Mapping[str, str]
 ) -> None:
     """Write the context of an engine's image: its folder, wheels, shared code, assets and the driver.
 
     Args:
-        wheels: folder of wheels by the lock that names them, of the engine and of its shared :func:`packages`.
+        fetched: folder of wheels by the lock that names them, of the engine and of its shared :func:`packages`, and of
+            files of its :func:`debian_packages`.
         files: folder of the engine's assets.
         arguments: the build arguments, by which the Dockerfile is checked.
 
@@ -200,11 +217,15 @@ def write_engine_context(
     folders = ("wheels", "assets", "assets/engine", "shared", "packages", "driver")
     entries: dict[str, Path | bytes | None] = {**dict.fromkeys(folders), **code_files(system)}
     entries["Dockerfile"] = engine_dockerfile(system, arguments).text.encode()
-    entries |= _files("wheels", wheels[system.lock])
-    for name, lock in packages(system, lean=arguments.get("STAGE") == "lean").items():
+    entries |= _files("wheels", fetched[system.lock])
+    lean = arguments.get("STAGE") == "lean"
+    for name, lock in packages(system, lean=lean).items():
         package = f"packages/{name}"
         entries |= {package: None, f"{package}/wheels": None, f"{package}/requirements.lock": lock}
-        entries |= _files(f"{package}/wheels", wheels[lock])
+        entries |= _files(f"{package}/wheels", fetched[lock])
+    for name, lock in debian_packages(system, lean=lean).items():
+        entries |= {f"packages/{name}": None, f"packages/{name}/debs": None}
+        entries |= _files(f"packages/{name}/debs", fetched[lock])
     _write(target, entries | _assets("assets/engine", system.engine_assets, files))
 
 

@@ -76,6 +76,36 @@ def download(name: str, version: str, sha256: str, target: Path) -> str | None:
     return failure
 
 
+# Begins the fault of a server that does not answer.
+SILENT = "does not answer"
+
+
+def download_url(url: str, sha256: str, target: Path) -> str | None:
+    """Download the file at an address; it exists afterwards only if it has this SHA-256.
+
+    Returns:
+        ``None``, or the fault of the server, without its name.
+    """
+    import requests
+    from requests.adapters import HTTPAdapter
+
+    with requests.Session() as session:
+        for scheme in ("http://", "https://"):
+            session.mount(scheme, HTTPAdapter(max_retries=_RETRIES))
+        session.headers["Accept-Encoding"] = "identity"
+        try:
+            actual = _fetch(session, url, target)
+        except (requests.RequestException, ValueError) as error:
+            target.unlink(missing_ok=True)
+            if isinstance(error, requests.HTTPError) and error.response is not None:
+                return f"answers {error.response.status_code}"
+            return f"{SILENT}: {one_line(re.sub('//[^/@ ]*@', '//', str(error)), 200)}"
+    if actual != sha256:
+        target.unlink()
+        return f"sent a file with sha256 {actual}, not {sha256}"
+    return None
+
+
 def missing(name: str, version: str, sha256: str) -> str | None:
     """Return why no index or folder that pip is configured with lists the file of a distribution; None if one does.
 

@@ -252,8 +252,9 @@ class EngineFile(EngineSettings):
     shared: tuple[Annotated[str, Field(pattern=NAME_PATTERN)], ...] = Field(
         default=(),
         description="code that engines share: folders of `images/shared/`, put into /opt/shared; the PyPI packages that"
-        " a folder pins in its own `requirements.lock` come into the build as `packages/<folder>`, and the stages of"
-        " its `stages.Dockerfile` before the engine's own",
+        " a folder pins in its own `requirements.lock` come into the build as `packages/<folder>`, Debian's, which it"
+        " pins in `packages-amd64.lock`, as `packages/<folder>/debs`, and the stages of its `stages.Dockerfile` before"
+        " the engine's own",
     )
 
     @field_validator("assets")
@@ -373,6 +374,13 @@ class System(SystemSettings, EngineSettings):
         names = [name for base in (*able, "requirements") for name in (f"{base}-{debian(self.platform)}", base)]
         paths = [inside(folder, f"{name}.lock") for name in names]
         return next((path for path in paths if path.is_file()), paths[-1])
+
+    @property
+    def debian_locks(self) -> dict[str, Path]:
+        """The locks of Debian's packages that its shared code pins for its platform, by folder name; few have one."""
+        name = f"packages-{debian(self.platform)}.lock"
+        paths = ((folder.name, inside(folder, name)) for folder in self.shared)
+        return {folder: path for folder, path in paths if path.is_file()}
 
     @property
     def image(self) -> str:

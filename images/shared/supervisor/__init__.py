@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 # The host waits longer for a container that it has asked to end (harness/launch/service.py).
 _GRACE_S = 100.0
@@ -16,16 +16,21 @@ _WATCHED = (*_ASKED, signal.SIGCHLD)
 _ENDED_WELL = (0, 128 + signal.SIGTERM, 128 + signal.SIGINT)
 
 
-def command(commands: Sequence[Sequence[str]]) -> list[str]:
-    """Return the command that runs some commands side by side, for an engine's ``service.py``."""
-    return [sys.executable, "-m", "supervisor", json.dumps([list(map(str, words)) for words in commands])]
+def command(commands: Sequence[Sequence[str]], stops: Mapping[int, str] | None = None) -> list[str]:
+    """Return the command that runs some commands side by side, for an engine's ``service.py``; see :func:`run`."""
+    words = [sys.executable, "-m", "supervisor", json.dumps([list(map(str, words)) for words in commands])]
+    numbers = {place: signal.Signals[name] for place, name in (stops or {}).items()}
+    return [*words, json.dumps(numbers)] if numbers else words
 
 
-def run(commands: Sequence[Sequence[str]], grace_s: float = _GRACE_S) -> int:
+def run(commands: Sequence[Sequence[str]], grace_s: float = _GRACE_S, stops: Mapping[int, int] | None = None) -> int:
     """Start commands, wait for all of them, and return an exit code; meant for the first process of a container.
 
     SIGTERM and SIGINT go on to each command.  When the first command ends, the others get SIGTERM; what is still there
     after ``grace_s`` is killed.  Processes that have lost their parents are reaped.
+
+    Args:
+        stops: the signal that ends a command in good order, by the command's place, where that is not SIGTERM.
 
     Returns:
         The exit code of the first command that ended (128 and the signal, where a signal ended it).  Where all were
@@ -34,7 +39,7 @@ def run(commands: Sequence[Sequence[str]], grace_s: float = _GRACE_S) -> int:
     # Blocked signals wait for sigtimedwait, even those that a container's first process would never get.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
     try:
-        return _Group(grace_s).run(commands)
+        return _Group(grace_s, stops or {}).run(commands)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -42,22 +47,23 @@ def run(commands: Sequence[Sequence[str]], grace_s: float = _GRACE_S) -> int:
 class _Group:
     """The running commands."""
 
-    def __init__(self, grace_s: float) -> None:
+    def __init__(self, grace_s: float, stops: Mapping[int, int]) -> None:
         self._grace_s = grace_s
-        self._running: set[int] = set()
+        self._stops = stops
+        self._running: dict[int, int] = {}  # by process, the signal that ends it
         self._codes: list[int] = []  # in the order of their ends
         self._asked = False
 
     def run(self, commands: Sequence[Sequence[str]]) -> int:
         """See :func:`run`."""
-        for words in commands:
+        for place, words in enumerate(commands):
             try:
                 pid = os.posix_spawnp(words[0], words, os.environ, setsigmask=(), setsigdef=_ASKED)
             except OSError as error:
                 print(f"{words[0]} does not start: {error.strerror}", file=sys.stderr)
                 self._codes.append(127)
                 break
-            self._running.add(pid)
+            self._running[pid] = self._stops.get(place, signal.SIGTERM)
         if self._codes:
             self._send(signal.SIGTERM)
         while self._running:
@@ -84,12 +90,14 @@ class _Group:
             if not pid:
                 break
             if pid in self._running:  # else an orphan that became this process's child
-                self._running.discard(pid)
+                del self._running[pid]
                 code = os.waitstatus_to_exitcode(status)
                 self._codes.append(code if code >= 0 else 128 - code)
         if first and self._codes and not self._asked:
             self._send(signal.SIGTERM)
 
     def _send(self, number: int) -> None:
-        for pid in self._running:
-            os.kill(pid, number)  # an ended one is not reaped yet, so its number is still its own
+        for pid, stop in self._running.items():
+            os.kill(
+                pid, stop if number == signal.SIGTERM else number
+            )  # an ended one is not reaped yet, so its number is still its own

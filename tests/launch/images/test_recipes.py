@@ -198,11 +198,30 @@ def test_driver_imports_only_files_of_the_image() -> None:
                 assert f"{file}.py" in driver or f"{file}/__init__.py" in driver, f"{path.name} imports {name}"
 
 
+def test_debian_packages_of_shared_code_change_the_build_and_recipe(toy: System, tmp_path: Path) -> None:
+    part = tmp_path / "shared" / "common"
+    part.mkdir(parents=True)
+    toy, before = toy.model_copy(update={"shared": (part,)}), engine_recipe(toy)
+    (part / "packages-amd64.lock").write_text("one\n")
+    assert len({before, engine_recipe(toy), engine_recipe(toy.model_copy(update={"platform": ARM64}))}) == 3
+    first = engine_recipe(toy)
+    (part / "packages-amd64.lock").write_text("two\n")
+    assert engine_recipe(toy) != first
+    (tmp_path / "fetched").mkdir()
+    (tmp_path / "fetched" / "libc6_2.41_amd64.deb").touch()
+    assert not [name for name in listed(packed(toy, tmp_path / "fetched", tmp_path)) if name.startswith("packages/")]
+    with (toy.engine_dir / "Dockerfile").open("a") as file:
+        file.write("COPY packages/common /build\n")
+    found = listed(packed(toy, tmp_path / "fetched", tmp_path))
+    assert {name for name in found if name.startswith("packages/")} == {
+        *("packages/common", "packages/common/debs", "packages/common/debs/libc6_2.41_amd64.deb")
+    }
+
+
 def packed(system: System, wheelhouse: Path, files: Path) -> bytes:
     target = io.BytesIO()
-    recipes_images.write_engine_context(
-        target, system, dict.fromkeys((system.lock, *system.shared_locks.values()), wheelhouse), files, {"BASE": "b:1"}
-    )
+    locks = (system.lock, *system.shared_locks.values(), *system.debian_locks.values())
+    recipes_images.write_engine_context(target, system, dict.fromkeys(locks, wheelhouse), files, {"BASE": "b:1"})
     return target.getvalue()
 
 

@@ -1,0 +1,153 @@
+"""The client of PostgreSQL with pgvector and of a server of embeddings."""
+
+from __future__ import annotations
+
+import threading
+import time
+from array import array
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import embedding_server
+import parameter_names
+import postgres
+import service
+import vectors
+from embedding_server.client import Embedder
+from postgres.client import Client
+
+from harness.driver.adapter import Adapter, Corpus
+from harness.driver.records import Envelope, Hit, Scalar
+
+_BUILD_TIMEOUT_S, _SEARCH_TIMEOUT_S = 600.0, 60.0
+_SHOWN = 256  # documents from one report of progress to the next
+
+
+class Pgvector(Adapter):
+    """Asks one server for a text's vector and PostgreSQL for the vector's neighbours: two requests a query.
+
+    Both servers share the measured envelope.  Parameters: those of the encoder (:mod:`encoder.roles`); of the build
+    ``index`` (``exact`` or ``hnsw``) and of ``hnsw`` ``m`` and ``ef_construction``; of the search ``connections``, and
+    of ``hnsw`` ``ef_search``.  Scores: the inner product.
+
+    Raises:
+        ValueError: a parameter is unknown or wrong.
+    """
+
+    def __init__(self, params: dict[str, Scalar], envelope: Envelope, assets: Path) -> None:
+        super().__init__(params, envelope, assets)
+        known = (*embedding_server.BUILD, *embedding_server.SEARCH, *vectors.BUILD, *vectors.SEARCH)
+        parameter_names.check(params, known, "this engine")
+        self._index = vectors.Index.of(params)
+        self._connections = postgres.number(params, "connections")
+        self._of_thread = threading.local()
+        self._facts: dict[str, Any] = {}
+
+    def build(self, corpus: Corpus, index_dir: Path, progress: Callable[[int], None]) -> None:  # noqa: ARG002
+        """Ask for the vectors of all documents, copy them into a table, and make its index.
+
+        Raises:
+            ValueError: the corpus is empty.
+            QueryFailed: the server of embeddings answered with an error.
+        """
+        if not len(corpus):
+            raise ValueError("the corpus has no documents")
+        self._connect("document", _BUILD_TIMEOUT_S)
+        with self._client.connection() as connection:
+            # An index of a table of the same transaction needs no log.
+            with connection.transaction(), connection.cursor() as cursor:
+                cursor.execute(self._index.tables(self._facts["dims"]), prepare=False)
+                with cursor.copy("COPY documents FROM STDIN WITH (FORMAT binary)") as rows:
+                    rows.write(vectors.COPY_BEGINS)
+                    for done, (doc_id, vector) in enumerate(self._embedder.corpus(corpus)):
+                        rows.write(vectors.row(done, doc_id, vector))
+                        if done % _SHOWN == 0:
+                            progress(done)
+                    rows.write(vectors.COPY_ENDS)
+                if self._index.create:
+                    cursor.execute(self._index.create)
+            for statement in ("VACUUM (FREEZE, ANALYZE)", "CHECKPOINT"):
+                connection.execute(statement)
+        progress(len(corpus))
+
+    def verify_index(self, corpus: Corpus, index_dir: Path) -> None:  # noqa: ARG002
+        """Count the documents.
+
+        Raises:
+            ValueError: they are not as many as the corpus has.
+        """
+        [(found,)] = self._client.ask("SELECT count(*) FROM documents", ())
+        if found != len(corpus):
+            raise ValueError(f"the index has {found} documents, the corpus {len(corpus)}")
+
+    def load(self, index_dir: Path) -> None:  # noqa: ARG002
+        """Wait until both servers answer a search.
+
+        Raises:
+            ValueError: the index was made with other parameters.
+            QueryFailed: a server answered with an error.
+        """
+        self._connect("query", _SEARCH_TIMEOUT_S)
+        [(made,)] = self._client.ask("SELECT facts FROM built_with", ())
+        if made != self._index.facts:
+            raise ValueError(f"the index was built as {made}, the system asks for {self._index.facts}; build it again")
+        self.search("", 1)
+
+    def search(self, query: str, k: int) -> Sequence[Hit]:
+        """Ask for the query's vector, then for the nearest documents; of equal scores the earlier one is first."""
+        clock = time.perf_counter
+        start = clock()
+        vector = self._embedder.query(query)
+        encoded = clock()
+        hits = self.nearest(vector, k)
+        self._of_thread.stages_s = {"encode": encoded - start, "retrieve": clock() - encoded}
+        return hits
+
+    def nearest(self, vector: array[float], k: int) -> list[Hit]:
+        """Return the nearest documents of a vector, best first."""
+        return [Hit(*row) for row in self._client.ask(vectors.SEARCH_STATEMENT, (vectors.packed(vector), k))]
+
+    def streams(self) -> int:
+        """Return the connections of the open loop."""
+        return self._connections
+
+    def stages_s(self) -> dict[str, float]:
+        """Return the seconds of this thread's last search: ``encode`` and ``retrieve``, each with its way there."""
+        return dict(getattr(self._of_thread, "stages_s", {}))
+
+    def counts(self) -> dict[str, int]:
+        """Return the encoder's ``parameters`` and its ``flop`` for this thread's last query; PostgreSQL counts none."""
+        return {"flop": self._embedder.flop(), "parameters": int(self._facts["parameters"])}
+
+    def threads(self) -> dict[str, int]:
+        """Return the thread counts of the server of embeddings, and PostgreSQL's processes that work on one query."""
+        return {**self._facts["threads"], "postgres": self._client.processes()}
+
+    def libraries(self) -> dict[str, str]:
+        """Return the versions of what does the work."""
+        [(pgvector,)] = self._client.ask("SELECT extversion FROM pg_extension WHERE extname = 'vector'", ())
+        return {**self._facts["libraries"], **self._client.libraries(), "pgvector": pgvector}
+
+    def device(self) -> str:
+        """Return ``cuda`` where the encoder runs on a GPU, else ``cpu``; vectors are compared on CPUs."""
+        return str(self._facts["device"])
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._embedder.close()
+        self._client.close()
+
+    def _connect(self, role: str, timeout_s: float) -> None:
+        """Wait until both servers answer."""
+        # One plan for all queries, which differ in their vectors alone.
+        settings = {"plan_cache_mode": "force_generic_plan", **self._index.settings}
+        self._client = Client(self.service_url, settings, vectors.register)
+        host = urlsplit(self.service_url).hostname
+        self._embedder = Embedder(f"http://{host}:{service.EMBEDDINGS_PORT}", timeout_s)
+        self._client.wait()
+        self._facts = self._embedder.wait(role)
+
+
+ENGINE = Pgvector
