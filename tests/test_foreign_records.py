@@ -37,6 +37,7 @@ ROOT = Path(harness.__file__).parent
 HOSTILE = "\x1b[2J"
 # Records of strangers beside those of TOML and CSV files; each of their readers calls `check_names`.
 CHECKED = {
+    "harness.driver.records.EffectiveEnvelope",
     "harness.results.schema.Result",
     "harness.results.schema.IndexFacts",
     "harness.remote.records.RemoteRun",

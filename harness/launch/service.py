@@ -19,7 +19,7 @@ from typing import Any
 
 import docker
 from docker.types import Mount
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from harness import filesystem
 from harness.driver.cgroup import Cgroup
@@ -41,7 +41,7 @@ from harness.launch.observation import ObservedJob, observed
 from harness.launch.watch import most_index_bytes, too_large
 from harness.progress import Progress
 from harness.results.schema import Placement
-from harness.untrusted import MAX_TEXT, last_line, one_line, read_start
+from harness.untrusted import MAX_TEXT, check_names, last_line, one_line, read_start
 
 # The client's memory: it holds queries and answers, and no index.
 _CLIENT_BYTES = 2 << 30
@@ -259,9 +259,11 @@ def _client_arguments(job: LaunchRequest, placement: Placement, *, podman: bool)
 def read_effective(job: LaunchRequest) -> EffectiveEnvelope | None:
     """Return the limits that the server's container read from inside; None: it wrote none that can be read."""
     try:
-        return _EFFECTIVE.validate_json(read_start(job.out / EFFECTIVE, _MOST_EFFECTIVE_BYTES))
-    except (OSError, ValidationError):
+        effective = _EFFECTIVE.validate_json(read_start(job.out / EFFECTIVE, _MOST_EFFECTIVE_BYTES))
+        check_names(effective)
+    except (OSError, ValueError):
         return None
+    return effective
 
 
 def _tell(path: Path, started_ns: int) -> None:
