@@ -143,7 +143,7 @@ def test_every_adapter_is_of_a_known_record() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "TypeAdapter"
     }
-    assert adapted == {*UNCHECKED, "Result", "IndexFacts", "Measured", "kind"}
+    assert adapted == {*UNCHECKED, "EffectiveEnvelope", "Result", "IndexFacts", "Measured", "kind"}
 
 
 def test_no_model_leaves_the_check_out() -> None:
