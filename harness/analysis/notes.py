@@ -75,7 +75,8 @@ CLIENT_METHOD = (
 CPU_METHOD = (
     "CPU ms per query: the CPU time that the kernel counted for the job from just before each trial to just after it, "
     "over the trial's queries; its interval is Student's over processes. The part of harness itself is subtracted: the "
-    "CPU time of a query of the null system in the same envelope, where that was measured."
+    "CPU time of a query of the null system in the same envelope, where that was measured; a service has it in its"
+    " client, and so nothing is subtracted."
 )
 PACKAGE_METHOD = (
     "CPU J per query: the energy that the job's CPU packages took over the trials, by their own counters (RAPL), over "

@@ -266,7 +266,7 @@ FIXED: dict[str, tuple[Figure, ...]] = {
         figure_of(
             "client_cpu_per_query_ms", "ms", "CPU time of a service's client for a query, on CPUs that are not priced",
             "client.cpu_per_query_s", 1e3,
-            label="CPU time of the client", optional=True, method=notes.CLIENT_METHOD,
+            label="CPU time of the client", optional=True,
         ),
         figure_of(
             "idle_share", "fraction", "share of the priced machine's CPU time that the trials left unused",

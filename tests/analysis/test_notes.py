@@ -13,7 +13,7 @@ from harness.pricing.prices import Snapshot
 from harness.results.schema import Cell, IndexFacts
 from harness.untrusted import MAX_TEXT
 from tests.support import sample_records
-from tests.support.sample_records import FakeJob
+from tests.support.sample_records import FakeJob, quiet
 from tests.support.stored_jobs import Maker, build_table, samples
 
 NULL = Cell("quick", "null", "scifact", "single_stream", "cpu1-mem1")
@@ -82,6 +82,21 @@ def test_null_system_on_many_profiles_has_notes_that_none_cuts(make: Maker, snap
     told = [note for note in build_table([make(), *nulls], snapshot=snapshot).notes if note.startswith("null ")]
     assert len(told) == 3 and max(map(len, told)) < MAX_TEXT
     assert sum(note.count(" mean ") for note in told) == 9
+
+
+def test_null_service_is_the_clients_part_of_services_alone(make: Maker, snapshot: Snapshot) -> None:
+    placement = replace(sample_records.PLACEMENT, client_cpus=(1,))
+    service = make("chroma", changes={"placement": placement, "counters": quiet(client_cpu_s=0.7)})
+    null = make(cell=replace(NULL, system="null-service"), changes={"placement": placement}, table=samples(0.1))
+    table = build_table([make("bm25"), service, null], snapshot=snapshot)
+    rows = {row.system: row for row in table.rows}
+    assert rows.keys() == {"bm25", "chroma"} and rows["bm25"].client is None
+    client = rows["chroma"].client
+    assert client.null_s == table.overhead[0].latency.mean_s.value
+    # 0.7 s over 5 trials of 140 queries; nothing of harness is subtracted from the server's own CPU time.
+    assert client.cpu_per_query_s == pytest.approx(1e-3) and rows["chroma"].cpu.driver_s is None
+    (note,) = [note for note in table.notes if note.startswith("null-service ")]
+    assert note.startswith("null-service is a server that answers at once: its latency is what a client and the network")
 
 
 def test_null_system_alone_is_a_row(make: Maker, snapshot: Snapshot) -> None:

@@ -17,6 +17,7 @@ from harness.driver.records import Envelope, Phase
 from harness.results.isolation import PROCESS
 from harness.results.schema import CPU_OF_PROCESSES, Counters, GpuReading, GpuUse, Placement, Result
 from tests.support import sample_records
+from tests.support.job_fixtures import SEEN
 from tests.support.sample_records import canary, quiet, result
 
 FRESH = "run `harness run SUITE --fresh --only bm25/scifact/single_stream/cpu1-mem1`"
@@ -312,3 +313,39 @@ def test_energy_measured_outside_the_trials_is_missing(counted_s: float, covered
 def test_gpu_checks_are_part_of_the_machine_checks() -> None:
     (finding,) = counter_checks.check([gpu_result(gpu=sample_records.gpu(foreign_processes=1))], {}, SampleFacts(300))
     assert finding.cause is Cause.GPU_SHARED
+
+
+def served(scenario: str = "single_stream", client_cpus: tuple[int, ...] = (0,), **counters: Any) -> Result:
+    """A job of a service whose server has CPU 1."""
+    placement = Placement((1,), (), True, (0,), True, client_cpus)
+    cell = replace(sample_records.SPEC.cell, scenario=scenario)
+    return result(cell=cell, placement=placement, counters=quiet(**counters), effective=SEEN)
+
+
+def test_a_client_on_cpus_of_its_own_raises_no_doubt() -> None:
+    assert findings(served(client_cpu_s=9.0)) == []
+
+
+def test_a_client_beside_its_server_is_noisy() -> None:
+    (finding,) = findings(served(client_cpus=(1,)))
+    assert finding.cause is Cause.CLIENT and finding.validity is Validity.NOISY
+    assert finding.text.startswith("client beside server: both had CPUs 1; take a smaller profile")
+
+
+@pytest.mark.parametrize(("share", "invalid"), [(0.79, False), (0.81, True)])
+@pytest.mark.parametrize("scenario", ["server", "offline"])
+def test_a_client_without_time_for_more_queries_makes_the_row_invalid(
+    scenario: str, share: float, invalid: bool
+) -> None:
+    """In a closed loop of one it rests while the server works, so its time is no limit there."""
+    wall_s = quiet().wall_s
+    found = findings(served(scenario, client_cpu_s=share * wall_s))
+    assert [(each.cause, each.validity) for each in found] == [(Cause.CLIENT, Validity.INVALID)] * invalid
+    assert not found or "the client used 81% of the one CPU that it can use" in found[0].text
+    assert findings(served(client_cpu_s=share * wall_s)) == []
+
+
+def test_a_published_server_is_a_remark() -> None:
+    made = served()
+    (finding,) = findings(replace(made, measured=replace(made.measured, effective=None)))
+    assert finding.validity is Validity.CLEAN and "a published image, were read from outside alone" in finding.text
