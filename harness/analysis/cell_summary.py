@@ -254,11 +254,12 @@ def _counts(timed: Timings) -> dict[str, float]:
 
 
 def _phases_s(results: Sequence[Result]) -> dict[int, float]:
-    """Return how long each job's trials lasted, for jobs that say so."""
+    """Return how long each job's trials lasted, for jobs that say so; a limited rate rests between queries."""
     return {
         result.spec.job: trials_s(result)
         for result in results
         if result.measured
+        and result.measured.max_qps is None
         and sum(phase.name.startswith("trial-") for phase in result.measured.phases) == result.spec.trials
     }
 
@@ -340,6 +341,10 @@ def _of_query(used: NDArray[np.float64]) -> Estimate:
     return stats.these_queries(amount / queries, (used[:, 0] / used[:, 2]).tolist())
 
 
+# Why a service that runs already may answer more than was measured.
+_CAPPED = "the limit max_qps, not the service, ended the search"
+
+
 # Queries per second are never 1 / latency (measuring rule 10).
 def offline_throughput(timed: Timings) -> Estimate:
     """Return queries per second of work: all queries over the summed durations of their batches.
@@ -382,13 +387,16 @@ def server_throughput(results: Sequence[Result]) -> Estimate:
     value = stats.median(believed) if not none else believed[int(place)]
     bounded = jobs >= MIN_PROCESSES
     extremes = f"lowest and highest of {jobs} jobs" if bounded else too_few_processes(jobs)
+    capped = _CAPPED if any(one.capped for one in searched) else None
     own = "latencies were measured at each job's own confirmed rate" if len(set(believed)) > 1 else None
     probes = [probe for one in searched if one.rate_qps is not None for probe in one.probes]
     failed = sum(probe.check and not probe.passed for probe in probes)
     checks = f"{counted(failed, 'check')} failed before" if failed else None
     low = believed[0] if bounded and not none else None
     high = believed[-1] if bounded else None
-    return Estimate(value, low, high, reason="; ".join(part for part in (extremes, failures, own, checks) if part))
+    return Estimate(
+        value, low, high, reason="; ".join(part for part in (extremes, failures, capped, own, checks) if part)
+    )
 
 
 def connected_throughput(results: Sequence[Result]) -> Estimate:
@@ -398,6 +406,7 @@ def connected_throughput(results: Sequence[Result]) -> Estimate:
         return Estimate(None, reason="no number of connections was tried")
     chosen = sorted({one.probes[-1].streams or 0 for one in measurements(results) if one.probes})
     by = f"by {' or '.join(map(str, chosen))} connections at once"
+    by += f"; {_CAPPED}" if any(one.capped for one in measurements(results)) else ""
     if len(answered) < MIN_PROCESSES:
         return Estimate(stats.median(answered), reason=f"{by}; {too_few_processes(len(answered))}")
     extremes = f"{by}; lowest and highest of {counted(len(answered), 'job')}"

@@ -130,7 +130,9 @@ def of_cost(rows: Sequence[Row], choice: TypeChoice = DEFAULT_CHOICE) -> Iterato
             f"Cost, {cost.SATURATED.name}: not shown, no row here has a throughput; measure scenario server on a "
             "profile that is a whole instance."
         )
-    if any(row.published_type is None for row in rows):
+    if any(row.isolation.attached for row in rows):
+        yield "A service that ran already is priced on the machine that its user names; harness verified none of it."
+    if any(row.published_type is None and not row.isolation.attached for row in rows):
         elsewhere = (
             "Every row" if choice.cheapest else "A row measured on a known instance type is priced on it; another"
         )

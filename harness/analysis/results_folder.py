@@ -103,7 +103,21 @@ def read(folder: Path, selection: Selection = _WHOLE, *, cache: Path | None = No
     beside = (*suite_record.unreadable(folder), *published.stray(folder))
     unreadable = (*found.table.unreadable, *map(reader.left_out, beside))
     reader.announce(unreadable)
-    return replace(found, table=replace(found.table, unreadable=unreadable))
+    return replace(found, table=replace(found.table, rows=_with_told(found.table.rows, folder), unreadable=unreadable))
+
+
+def _with_told(rows: tuple[Row, ...], folder: Path) -> tuple[Row, ...]:
+    """Add to rows of services that ran already what their users told of the machines."""
+    if not any(row.isolation.attached for row in rows):
+        return rows
+    told = suite_record.read_told(folder)
+    by_suite = {suite: machine for (_, suite), machine in told.items()}
+
+    def of(row: Row) -> Row:
+        machine = by_suite.get(row.suite) if row.origin is None else told.get((row.origin, row.suite))
+        return replace(row, told=machine) if row.isolation.attached else row
+
+    return tuple(map(of, rows))
 
 
 def _measured(folder: Path, selection: Selection, cache: Path | None) -> ReadResults:

@@ -51,7 +51,7 @@ def query_work(row: Row) -> QueryWork | str:
     """Return the work of a mean query, or the reason why it is not known."""
     cpu_s, machine_s = row.cpu.of_system_s, _machine_s(row)
     if row.machine is None:
-        return "the row was not measured here"
+        return "harness does not know its machine" if row.isolation.attached else "the row was not measured here"
     if cpu_s.value is None:
         return cpu_s.reason or "the CPU time of a query was not measured"
     if machine_s is None:

@@ -31,6 +31,12 @@ from harness.pricing.serverless import Load, ServerlessPrices, ServerlessQuote
 from harness.pricing.token_prices import TokenSnapshot
 from harness.untrusted import ForeignText
 
+# The type of a price that the user gave.
+TOLD_TYPE = "machine at the given price"
+_UNNAMED = (
+    "harness does not know the machine of a service that ran already; name it with `harness attach --instance TYPE`, or"
+    " its price with --usd-per-hour"
+)
 _PRICES_PAGE = "docs/reference/prices.md"
 _ARCHITECTURES = {"aarch64": "arm64", "amd64": "x86_64"}
 # CPUs, memory, GPUs and the memory of each GPU, if known.
@@ -191,14 +197,31 @@ def price(table: Table, tariff: Tariff) -> Table:
 
 def choose_machine(row: Row, tariff: Tariff) -> MachineChoice:
     """Return the machine that prices a row by the rules above, or the reason why it is missing."""
+    if row.isolation.attached:
+        return _named_machine(row, tariff)
     if not row.cpus:
         return None, "published without hardware, so nothing can be priced"
     own = own_type(row, tariff)
     return cheapest_machine(row, tariff) if own is None else tariff.on(own)
 
 
+def _named_machine(row: Row, tariff: Tariff) -> MachineChoice:
+    """Return the machine that the user names for a service that ran already."""
+    told, warning = row.told, "as its user told harness, which verified nothing of it"
+    if told is not None and told.instance is not None:
+        price, note = tariff.on(told.instance)
+        reason = f"{note}; " if note else ""
+        return price, f"{reason}the service runs on {told.instance}, {warning}" if price else note
+    if told is not None and told.usd_per_hour is not None:
+        note = f"the machines of the service cost US$ {told.usd_per_hour:g} an hour, {warning}"
+        return Price(TOLD_TYPE, "", 0, 0, "", "", told.usd_per_hour, str(tariff.snapshot.as_of)), note
+    return None, _UNNAMED
+
+
 def own_type(row: Row, tariff: Tariff) -> str | None:
     """Return the type that a row belongs to: the paper's, else the known type that measured it."""
+    if row.isolation.attached:
+        return None if row.told is None else row.told.instance
     if row.published_type is not None:
         return None if tariff.foreign(row.published_type) else row.published_type
     return None if tariff.choice.cheapest else _known_type(row.machine, tariff)
@@ -211,11 +234,15 @@ def _known_type(machine: Machine | None, tariff: Tariff) -> str | None:
 
 def is_own_machine(row: Row, price: Price) -> bool:
     """Return whether a row was measured on the type that prices it."""
+    if row.isolation.attached:
+        return price.substitutes is None
     return price.instance_type in (row.published_type, row.machine and str(row.machine.instance_type))
 
 
 def cheapest_machine(row: Row, tariff: Tariff) -> MachineChoice:
     """Return the cheapest machine with a row's hardware profile and its known need of GPU memory."""
+    if row.isolation.attached:
+        return _named_machine(row, tariff)  # no type can be said to provide what is not known
     envelope = Envelope(row.profile, row.cpus, row.memory_bytes, row.gpus)
     need = gpu_memory_bytes(row)
     here = measured_architecture(row)
@@ -244,13 +271,15 @@ def cheapest_machine(row: Row, tariff: Tariff) -> MachineChoice:
 
 
 def basis(row: Row) -> str | None:
-    """Return why a type prices a row: ``published``, ``measured``, ``substitute`` or ``cheapest``; else ``None``."""
+    """Return why a type prices a row: ``published``, ``measured``, ``told``, ``substitute`` or ``cheapest``."""
     if row.price is None:
         return None
     if row.price.substitutes is not None:
         return "substitute"
     if not is_own_machine(row, row.price):
         return "cheapest"
+    if row.isolation.attached:
+        return "told"
     return "measured" if row.published_type is None else "published"
 
 
@@ -339,7 +368,7 @@ def saturated(row: Row, price: Price | None, note: str | None) -> Estimate:
         return Estimate(None, reason=note)
     if row.throughput_qps.value is None:
         return row.throughput_qps
-    whole = (row.cpus, row.gpus) == (price.vcpus, price.gpus)
+    whole = row.isolation.attached or (row.cpus, row.gpus) == (price.vcpus, price.gpus)
     if not whole:
         has, all_of = (_resources(*each) for each in ((row.cpus, row.gpus), (price.vcpus, price.gpus)))
         return Estimate(
@@ -384,6 +413,8 @@ def _reason_not_serverless(row: Row, tariff: Tariff) -> str | None:
     """Return why no serverless offer is asked for a row; ``None``: all are."""
     if row.scenario != "single_stream":
         return f"scenario {row.scenario}: latency holds waiting or batches, so it prices no query"
+    if row.isolation.attached:
+        return "the service runs on machines of its own; a serverless offer does not run it"
     if not row.cpus:
         return "published without hardware, so nothing can be priced"
     if row.gpus:

@@ -189,7 +189,7 @@ def _outline(pool: Pool, tries: int) -> Row:
         keys=tuple(job.result.key for job in pool.jobs),
         jobs=len(pool.jobs),
         started_at=result.started_at,
-        machine=_machine(environment),
+        machine=None if result.isolation.attached else _machine(environment),  # the client's is another
         cpus=spec.envelope.cpus,
         memory_limit_bytes=spec.envelope.memory_bytes,
         nominal_memory_bytes=result.provenance.nominal_memory_bytes,
@@ -198,7 +198,7 @@ def _outline(pool: Pool, tries: int) -> Row:
         sample_sha256=spec.sample_sha256,
         corpus_sha256=spec.corpus_sha256,
         qrels_sha256=spec.qrels_sha256,
-        resources=_resources(results),
+        resources=Resources() if result.isolation.attached else _resources(results),
         index=replace(_index(index), documents=result.provenance.corpus_documents),
         data_faults=result.provenance.data_faults,
         latency_target_s=spec.scenario_params.latency_target_s,

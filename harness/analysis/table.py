@@ -17,6 +17,7 @@ from harness.estimate import Estimate
 from harness.pricing.serverless import ServerlessQuote
 from harness.results.isolation import Isolation
 from harness.results.schema import NULL_SYSTEM, DataFault, SweepPoint
+from harness.results.suite_record import ToldMachine
 from harness.untrusted import ForeignText
 
 
@@ -396,6 +397,7 @@ class Row:
     ``sweep`` is a point of a sweep or curve.  ``origin`` names the merged results (:mod:`harness.results.merge`);
     jobs of two origins never share a row.
     ``one_pass_warmup`` counts the warm-up queries if warm-up was one pass.  ``data_faults`` are faults of the corpus.
+    ``told`` is the machine of a service that ran already, as its user told it (``None``: the user did not).
     ``throughput_qps`` was asked to keep ``latency_percentile`` per cent of the queries within ``latency_target_s``.
     """
 
@@ -415,6 +417,7 @@ class Row:
     memory_limit_bytes: int
     nominal_memory_bytes: int | None = None
     gpus: int
+    told: ToldMachine | None = None
     price: Price | None = None
     price_note: str | None = None
     k: int

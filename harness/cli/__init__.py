@@ -42,6 +42,7 @@ GROUPS = {
     "Measure": {
         "plan": "what a suite would run, and how long",
         "run": "run a suite; after any stop it goes on",
+        "attach": "measure a service that runs already",
         "images": "build the images of systems",
         "conformance": "does an engine keep the container contract?",
         "pin": "hashes of a system's files on the model hub",

@@ -131,8 +131,8 @@ def _refuse_services(values: Any) -> None:
         if isinstance(value, str) and _URL.match(value) and not os.path.lexists(value):
             raise UsageError(
                 f"{one_line(value)} is the address of a service, and harness reads files: name a path, or"
-                " s3://BUCKET/PREFIX for results; an engine that runs as a service needs an adapter"
-                f" ({config.page('docs/guides/add-a-system.md')})"
+                " s3://BUCKET/PREFIX for results; `harness attach` measures a service that runs already"
+                f" ({config.page('docs/guides/services.md')})"
             )
 
 
@@ -151,6 +151,8 @@ def check_words(command: click.Command, args: Sequence[str], parent: click.Conte
     parser = command.make_parser(click.Context(command, parent=parent, resilient_parsing=True))
     given, _, order = parser.parse_args(args=list(args))
     for parameter in order:
+        if parameter.name == "url":  # the address that `harness attach` is for
+            continue
         if isinstance(parameter, click.Argument) or parameter.type is not click.STRING:  # text may name a page
             _refuse_services(given.get(str(parameter.name)))
     for parameter, times in Counter(order).items():

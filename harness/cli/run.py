@@ -50,12 +50,15 @@ from harness.cli.trial_rows import TrialRows
 from harness.commands import command, option, quoted
 from harness.errors import FileError, UsageError, counted, did_you_mean, listed, quoted_name
 from harness.jobs import cell_plans, orchestrator, preflight
+from harness.jobs.attach_suite import sending
 from harness.jobs.cell_plans import Planner, SuitePlan
 from harness.jobs.command_suite import CommandSuite, are_systems
-from harness.jobs.inputs import RunOptions
+from harness.jobs.inputs import RunOptions, check_launcher
 from harness.jobs.orchestrator import RunSummary
+from harness.jobs.plan import plan_here
 from harness.jobs.suite import Suite, load
 from harness.launch import launchers
+from harness.launch.base import Launcher
 from harness.launch.images import catalog
 from harness.pricing import prices
 from harness.remote.options import RemoteOptions, SlurmOptions
@@ -306,6 +309,8 @@ def _run_suites(suites: tuple[Path, ...], contested: Path | None, request: _RunR
 def _run_suite(suite: Path, request: _RunRequest) -> list[str]:
     """Run a suite and print its table; return a line for each error."""
     choice, results, loaded = request.choice, request.results, load(suite)
+    if request.in_cloud or request.work is not None:
+        check_launcher(loaded, None)
     if request.in_cloud or request.in_folder:
         of_suite(results, loaded.name, choice.cache, "RECORDS")  # stored jobs decide which jobs are launched
     with writable(results, choice.cache) as location:
@@ -318,13 +323,30 @@ def _run_suite(suite: Path, request: _RunRequest) -> list[str]:
             place, slurm = request.work or "", (request.slurm or SlurmOptions()) if request.on else None
             summary, errors = _ended(run_in_folder(loaded, options, choice, place, how, slurm))
         else:
-            with choice.open() as launcher:
-                summary = orchestrator.run_suite(preflight.gather(loaded, options, launcher), options, launcher)
+            with open_for(choice, loaded) as launcher:
+                inputs = preflight.gather(loaded, options, launcher)
+                if loaded.url and (said := sending(inputs, plan_here(inputs, options, launcher, look=False))):
+                    log.info(f"  {said}")
+                summary = orchestrator.run_suite(inputs, options, launcher)
             errors = summary.complaints
         if summary is not None:
             table = _finish(location, loaded, summary, choice.launcher)
             errors = [*errors, *filter(None, [nothing_measured(table.rows)])]
     return list(errors)
+
+
+def open_for(choice: LauncherChoice, suite: Suite) -> closing[Launcher]:
+    """Open the launcher of a suite: of a service that runs already its clients', unless another is asked for."""
+    own = "launcher" not in given_parameters() and choice.launcher == launchers.DEFAULT
+    if suite.url is None or not (own or choice.launcher == launchers.ATTACHED):
+        return choice.open()
+    limit = suite.protocol.max_qps
+    told = {
+        "url": suite.url,
+        "max_qps": str(limit) if limit else None,
+        "builds": "yes" if suite.service.build else None,
+    }
+    return replace(choice, launcher=launchers.ATTACHED).open(**told)
 
 
 def _quote(suites: Sequence[Path], request: _RunRequest) -> None:
@@ -465,12 +487,14 @@ def _finish(location: ResultsLocation, suite: Suite, summary: RunSummary, launch
     say(f"{counted(len(summary.jobs), 'job')} run, {summary.done_before} done before", err=True)
     click.echo(err=True)
     more = f"{more}   how a number was made: {command('explain', results=shown)}"
-    show(None, more, *stored.measure_note(table), *_next_step(suite, launcher))
+    show(None, more, *(() if suite.url else stored.measure_note(table)), *_next_step(suite, launcher, folder))
     return table
 
 
-def _next_step(suite: Suite, launcher: str) -> Iterator[str]:
-    """Yield the way from the demo to a collection of one's own."""
+def _next_step(suite: Suite, launcher: str, folder: Path) -> Iterator[str]:
+    """Yield how to ask a running service again, or the way from the demo to a collection of one's own."""
+    if suite.url and (file := folder.with_name(f"{folder.name}.toml")).is_file():
+        yield f"measure the service again: {command('run', file, fresh=True)}"
     if suite.name == _DEMO:
         given = {"cpus": 1, "memory": "1GiB"} if launcher == launchers.DEFAULT else {"launcher": launcher}
         own = command("run", "bm25", "minilm", dataset="./my-data", **given)
@@ -503,7 +527,7 @@ def plan(
     and 0.01 s per document.  ~ marks estimates.  An index shared by several cells counts once.  Exit code 1 if a
     dataset's folder does not exist.
     """
-    with subject.suites(suites, request.results) as named, request.choice.open() as opened:
+    with subject.suites(suites, request.results) as named, open_for(request.choice, load(named[0])) as opened:
         planner = Planner(opened)
         planned = [request.plan(path, planner) for path in named]
     plans = [each for each, _ in planned]

@@ -168,12 +168,16 @@ class StoredResults:
 
     def are_current(self, found: ReadResults, *pages: Path) -> bool:
         """Return whether files are as they were written from these results at the newest prices."""
-        return found.cache is not None and found.cache.are_current(pages, instances.files())
+        return found.cache is not None and found.cache.are_current(pages, self._page_inputs())
 
     def keep_pages(self, found: ReadResults, *pages: Path) -> None:
         """Remember that these files were written from these results at the newest prices."""
         if found.cache is not None:
-            found.cache.keep_pages(pages, instances.files())
+            found.cache.keep_pages(pages, self._page_inputs())
+
+    def _page_inputs(self) -> list[Path]:
+        """Return the files besides the results that a page depends on: prices, and what is told of a service."""
+        return [*instances.files(), *self.results.glob(suite_record.FILE)]
 
 
 def tested(found: ReadResults) -> ReadResults:

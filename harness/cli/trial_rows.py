@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from harness.analysis.results_folder import ReadResults
@@ -28,6 +29,7 @@ class TrialRows(RunCallbacks):
     def __init__(self, suite: Suite, cache: Path) -> None:
         self._stored = StoredResults(Path(suite.name), cache, suite.measures)
         self._several = len(suite.datasets) > 1
+        self._machine = suite.named_machine
         self._jobs: dict[Cell, dict[int, StoredJob]] = defaultdict(dict)
         self._given: set[str] = set()  # several causes have one remedy
 
@@ -54,5 +56,6 @@ class TrialRows(RunCallbacks):
 
         measures = self._stored.measures or measure_names.DEFAULT
         built = build_rows(jobs, JobEvaluator(measures[:1]))
-        (row,) = self._stored.priced(ReadResults(built.table, dict)).table.rows
+        table = replace(built.table, rows=tuple(replace(row, told=self._machine) for row in built.table.rows))
+        (row,) = self._stored.priced(ReadResults(table, dict)).table.rows
         return row

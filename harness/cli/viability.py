@@ -34,6 +34,7 @@ from harness.experiments.viability.minimum import SuiteQuestion, find_minima, mi
 from harness.experiments.viability.probe import SUITE, SubjectJobs, subject
 from harness.experiments.viability.render_minimum import minima_document
 from harness.experiments.viability.session import Question
+from harness.jobs.inputs import check_launcher
 from harness.jobs.suite import load
 from harness.launch.images import catalog
 from harness.untrusted import one_line
@@ -147,6 +148,8 @@ def viable(
     step_bytes = acceptance.parse_size(step, "--step")
     snapshot = selection.snapshot()  # before anything costs time
     suite = load(config.suite_by_name(Path(bench.system))) if bench.system.endswith(".toml") else None
+    if suite is not None:
+        check_launcher(suite, None)
     if suite is not None:
         if decided := [name for name in ("dataset", "gpus") if name in given_parameters()]:
             raise UsageError(

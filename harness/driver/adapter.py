@@ -186,6 +186,13 @@ class Adapter(ABC):
     def close(self) -> None:
         """Release what ``load`` took."""
 
+    def remove(self) -> None:
+        """Remove the index named by the parameter ``index`` from a service that runs already; it may not exist.
+
+        Called in a process of its own, in place of ``load``, if ``engine.toml`` says ``removes = true``.
+        """
+        raise NotImplementedError(f"{type(self).__name__} cannot remove an index from its service")
+
 
 class Reranker(Adapter):
     """An engine that orders the documents of a first stage; alone, it scores every document of its index."""

@@ -118,7 +118,8 @@ def main() -> int:
         measured: Measurement[str] = Measurement(Outcome.OK, None, effective)
         try:
             _verify(envelope.mismatches(spec.envelope, effective, spec.enforced, spec.cpuset))
-            (run_build if spec.kind == "build" else run_search)(spec, paths, out, measured)
+            measured.max_qps = spec.max_qps
+            VERBS.get(spec.kind, run_search)(spec, paths, out, measured)
         except (EnvelopeMismatch, BadAnswer) as error:
             measured.outcome, measured.detail = outcome_of(error), str(error)
         except BaseException as error:  # noqa: BLE001 # foreign code raises anything, and all of it is an outcome
@@ -181,6 +182,18 @@ def run_search(spec: JobSpec, paths: JobPaths, out: Output, measured: Measuremen
     run(adapter, spec, out, hand, measured)
     with out.phase("close"):
         adapter.close()
+
+
+def run_remove(spec: JobSpec, paths: JobPaths, out: Output, measured: Measurement[str]) -> None:  # noqa: ARG001
+    """Remove the index that a build left in a service."""
+    client = _client(spec, paths, out)
+    if client is None:
+        raise ValueError("an index can be removed from a service alone, and this job has no service_url")
+    with out.phase("remove"):
+        client.remove()
+
+
+VERBS = {"build": run_build, "search": run_search, "remove": run_remove}
 
 
 def _hand(spec: JobSpec, paths: JobPaths, out: Output, number: int) -> Sequence[Query]:

@@ -153,7 +153,11 @@ class Unreachable(Exception):
 
 
 def highest_rate(
-    probe: Callable[[float, bool], bool], service_qps: float, max_probes: int, streams: int = 1
+    probe: Callable[[float, bool], bool],
+    service_qps: float,
+    max_probes: int,
+    streams: int = 1,
+    most_qps: float | None = None,
 ) -> float | None:
     """Search the highest rate that passes, and passes again with other arrivals.
 
@@ -165,12 +169,14 @@ def highest_rate(
         service_qps: rate of the warm system in a closed loop, if all its streams ran as fast as one alone.
         max_probes: maximum calls of ``probe``.
         streams: their number; together they may do no more than one, so the search goes down as far.
+        most_qps: the highest rate that may be tried; where it passes, no higher one is searched.
 
     Returns:
         The rate, or ``None`` if none passed twice within ``max_probes``.
     """
     left = max_probes
-    start = rate = _START * service_qps
+    most = math.inf if most_qps is None else most_qps
+    start = rate = min(_START * service_qps, most)
     low: float | None = None
     high: float | None = None
 
@@ -183,10 +189,10 @@ def highest_rate(
             return False  # one probe was disturbed: a rate has passed before
 
     try:
-        while (low is None or high is None) and left > _FOR_CHECKS:
+        while (low is None or high is None) and low != most and left > _FOR_CHECKS:
             left -= 1
             if passes(rate, False):
-                low, rate = rate, rate * _GROW
+                low, rate = rate, min(rate * _GROW, most)
             else:
                 high, rate = rate, rate * _SHRINK
                 if high <= _MIN_SHARE * start / streams:

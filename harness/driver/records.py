@@ -108,7 +108,8 @@ class Hit(NamedTuple):  # made in a third of a dataclass's time, and inside the 
 class JobSpec:
     """Input of the driver inside the image: the content of ``/job/spec.json``.
 
-    ``kind`` is ``build`` or ``search``.  ``params`` belong to the adapter and are opaque to us.
+    ``kind`` is ``build``, ``search``, or ``remove`` for the index that a build left in a service that runs already.
+    ``params`` belong to the adapter and are opaque to us.
     A build job has no queries; a search job has warm-up queries and a sample that share no query id.  Warm-up
     runs through its queries once, and again until it is steady or has asked ``warmup_cap`` queries.  The trials of this
     job are numbered from ``first_trial``.  After them ``repeats`` queries are each asked again at once, which shows a
@@ -117,6 +118,7 @@ class JobSpec:
     The launcher sets ``cpuset`` once it has chosen CPUs; ``None``: any CPUs, as many as the envelope has.
     ``enforced`` names the fields of :class:`EffectiveEnvelope` that the launcher limits, which the driver verifies.
     ``service_url`` is the address of the server that the adapter asks; ``None``: the engine is in this process.
+    ``max_qps``: the most queries that the driver may send in a second; ``None``: as many as its scenario takes.
     """
 
     kind: str
@@ -139,6 +141,7 @@ class JobSpec:
     sample: tuple[Query, ...] = ()
     cpuset: Cpuset | None = None
     service_url: str | None = field(default=None, metadata=LATER)
+    max_qps: float | None = field(default=None, metadata=LATER)
     protocol_version: int = PROTOCOL_VERSION
 
     @property
@@ -215,7 +218,8 @@ class Measurement(Generic[Text]):
     rate of the ``server`` scenario that met its target and met it again (``None`` where none did), or what a service
     answered a second by the best number of connections.  ``resumed_s`` is the
     part of ``build_s`` that earlier attempts spent on what this build took over from them.  ``compiled_s`` is the CPU
-    time of just-in-time compiler threads while the trials ran; ``None`` where there are none.
+    time of just-in-time compiler threads while the trials ran; ``None`` where there are none.  ``max_qps`` is the limit
+    of queries a second that the job kept; ``capped``: it ended the search of a rate, which the system did not.
     """
 
     outcome: Outcome
@@ -234,6 +238,8 @@ class Measurement(Generic[Text]):
     probes: tuple[Probe, ...] = ()
     rate_qps: float | None = None
     compiled_s: float | None = None
+    max_qps: float | None = None
+    capped: bool = False
     protocol_version: int = PROTOCOL_VERSION
 
 

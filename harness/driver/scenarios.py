@@ -8,7 +8,9 @@ from __future__ import annotations
 import gc
 import itertools
 import random
-from collections.abc import Callable, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from statistics import fmean, median
 from time import perf_counter_ns  # by name: see output.py
@@ -39,6 +41,34 @@ def pause_collector() -> None:
     gc.disable()
 
 
+class Pace:
+    """The least time between the starts of two queries, which several threads keep together.
+
+    The first query waits too, because the job before this one may have sent its last query just now.  ``held`` counts
+    the queries that had to wait.
+    """
+
+    def __init__(self, max_qps: float) -> None:
+        self._gap_ns = round(1e9 / max_qps)
+        self._next_ns = perf_counter_ns() + self._gap_ns
+        self._turn = threading.Lock()
+        self.held = 0
+
+    def wait(self) -> None:
+        """Sleep until the next query may start."""
+        with self._turn:
+            self.held += perf_counter_ns() < self._next_ns
+            while (left_ns := self._next_ns - perf_counter_ns()) > 0:
+                time.sleep(left_ns / 1e9)
+            self._next_ns = perf_counter_ns() + self._gap_ns
+
+    def each(self, queries: Iterable[Query]) -> Iterator[Query]:
+        """Yield each query when it may start."""
+        for query in queries:
+            self.wait()
+            yield query
+
+
 class QueryRunner:
     """Sends queries, checks and writes the answers; the clock runs around the system's call alone."""
 
@@ -46,6 +76,7 @@ class QueryRunner:
         self.adapter = adapter
         self.spec = spec
         self.out = out
+        self.pace = None if spec.max_qps is None else Pace(spec.max_qps)
         self._min_hits = 0 if spec.fewer_hits_ok else min(spec.k, spec.corpus_size)
         self._batches: dict[int, int] = {}
         self._warmed: set[str] = set()
@@ -55,7 +86,7 @@ class QueryRunner:
         # Outside: attribute look-ups are ours.
         clock, k, out = perf_counter_ns, self.spec.k, self.out
         total_ns = 0
-        for query in queries:
+        for query in queries if self.pace is None else self.pace.each(queries):  # outside: a limited rate sleeps here
             text, search = query.text, self.search_of(query)
             clock()  # outside: our own work since the last query has pushed the clock's code out of the CPU's caches
             start = clock()

@@ -25,6 +25,8 @@ from harness.driver.scenarios import QueryRunner, QuerySource, pause_collector, 
 _MAX_STREAMS = 1024
 # Twice the connections are worth it from this ratio of throughputs on.
 _FASTER = 1.05
+# The limit of the rate, not the service, decides from this share of queries on that had to wait for their turn.
+_HELD = 0.5
 # The kernel wakes a sleeper tens of microseconds late: yield for the last stretch.
 _SLEEP_SHORT_NS = 200_000
 # The host stops a job that is silent for longer than one query may take.
@@ -60,7 +62,11 @@ def server(adapter: Adapter, spec: JobSpec, out: Output, hand: QuerySource, meas
             raise Unreachable
         return probes[-1].passed
 
-    measured.rate_qps, measured.probes = highest_rate(probe, service_qps, MAX_PROBES, streams), tuple(probes)
+    measured.rate_qps = highest_rate(probe, service_qps, MAX_PROBES, streams, spec.max_qps)
+    measured.capped, measured.probes = (
+        measured.rate_qps is not None and measured.rate_qps == spec.max_qps,
+        tuple(probes),
+    )
     measured.compiled_s = compiled_s if compiled_ns.seen else None
 
 
@@ -89,10 +95,14 @@ def connections(adapter: Adapter, spec: JobSpec, out: Output, hand: QuerySource,
 
     best, best_qps, streams = 1, 0.0, 1
     while streams <= most:
+        held = runner.pace.held if runner.pace else 0
         rate_qps = probe(streams, check=False)
         if rate_qps <= _FASTER * best_qps:
             break
         best, best_qps, streams = streams, rate_qps, 2 * streams
+        if runner.pace is not None and runner.pace.held - held > _HELD * len(spec.sample):
+            measured.capped = True
+            break
     measured.rate_qps = probe(best, check=True)
     measured.probes = tuple(probes)
 
@@ -159,6 +169,8 @@ class _Arrivals:
                 self._wait(origin + self._arrivals[turn])
                 if self._failed is not None:
                     return
+                if self._closed and self._runner.pace is not None:
+                    self._runner.pace.wait()
                 text, search = self._queries[turn].text, self._runner.search_of(self._queries[turn])
                 start = clock()
                 try:

@@ -55,6 +55,7 @@ class Planner:
         Raises:
             UsageError: as :func:`harness.jobs.inputs.gather`.
         """
+        inputs.check_launcher(suite, self.launcher)
         absent: list[Cell] = []
         return self.plan_gathered(inputs.gather(suite, options, absent, without), absent, options)
 
@@ -97,7 +98,7 @@ class _Estimator:
         for cell, state in states(jobs):
             left = [job for job in by_cell[cell] if not job.done]
             timing = sum((self._model.job(job.spec) for job in left), _NOTHING)
-            built = not left or self.options.has_index(left[0].spec.index_key)
+            built = not left or not self.launcher.needs_indexes or self.options.has_index(left[0].spec.index_key)
             build = _NOTHING if built else self._build(cell, self.inputs.builder(cell))
             yield self._cell_plan(cell, state, len(by_cell[cell]), len(left), timing, build)
 
@@ -109,7 +110,8 @@ class _Estimator:
             queries = protocol.warmup_queries + protocol.sample_size * passes + 2 * protocol.repeats
             jobs = 1 if cell.system in NULL_SYSTEMS else protocol.jobs
             timing = sum((self._model.search(cell, queries) for _ in range(jobs)), _NOTHING)
-            build = self._build(cell, self.inputs.systems[cell.system].for_job("build", gpus=self.inputs.build_gpus))
+            builder = self.inputs.systems[cell.system].for_job("build", gpus=self.inputs.build_gpus)
+            build = self._build(cell, builder) if self.launcher.needs_indexes else _NOTHING
             plan = self._cell_plan(cell, _NO_DATA, jobs, jobs, timing, build)
             yield plan if build.measured or build.shipped else replace(plan, build_s=None, measured=False)
 

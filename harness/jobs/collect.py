@@ -309,7 +309,8 @@ def _wrong_limits(job: LaunchRequest, ended: LaunchEnd, measurement: Measured) -
         return []
     cpuset = ended.placement.cpuset if ended.placement else None
     wrong = envelope.mismatches(job.spec.envelope, effective, job.spec.enforced, cpuset)
-    return wrong + envelope.thread_mismatches(job.spec.envelope, effective.threads)
+    known = job.spec.envelope.cpus > 0  # of a service that runs already they are not
+    return wrong + envelope.thread_mismatches(job.spec.envelope, effective.threads if known else {})
 
 
 def _published(job: LaunchRequest) -> bool:

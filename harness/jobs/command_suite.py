@@ -5,12 +5,14 @@ It is written next to the results, so that the next step is to edit it: the same
 
 from __future__ import annotations
 
+import functools
 import os
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 import tomlkit
 
@@ -23,6 +25,26 @@ from harness.errors import EngineError, HarnessError, UsageError
 from harness.pricing import instances
 
 DEFAULT_PROFILE = "cpu1-mem1"
+Writer = TypeVar("Writer")
+
+
+def keep_if_usable(write: Callable[[Writer, Path], Path]) -> Callable[[Writer, Path], AbstractContextManager[Path]]:
+    """Make a context of a method that writes a suite's file: a new one goes if it turns out to measure nothing."""
+
+    @contextmanager
+    @functools.wraps(write)
+    def written(suite: Writer, results: Path) -> Iterator[Path]:
+        before = set(results.glob("*.toml"))
+        path = write(suite, results)
+        try:
+            yield path
+        except HarnessError as error:
+            # An engine, or a service, may run the next time.
+            if path not in before and not path.with_suffix("").is_dir() and not isinstance(error, EngineError):
+                path.unlink()
+            raise
+
+    return written
 
 
 @dataclass(frozen=True)
@@ -34,20 +56,8 @@ class CommandSuite:
     cpus: int
     memory: str
 
-    @contextmanager
-    def written(self, results: Path) -> Iterator[Path]:
-        """Write the suite's file as :meth:`write`; remove a new one if an error says that nothing can be measured."""
-        before = set(results.glob("*.toml"))
-        path = self.write(results)
-        try:
-            yield path
-        except HarnessError as error:
-            # An engine may run the next time.
-            if path not in before and not path.with_suffix("").is_dir() and not isinstance(error, EngineError):
-                path.unlink()
-            raise
-
-    def write(self, results: Path) -> Path:
+    @keep_if_usable
+    def written(self, results: Path) -> Path:
         """Write the suite's file into the folder of results; return its path.
 
         A suite of an earlier command with this dataset and hardware gets the systems that it lacks, and keeps all
@@ -70,9 +80,7 @@ class CommandSuite:
             document = tomlkit.parse(path.read_text(encoding="utf-8"))
             held = [str(system) for system in document.get("systems", ())]
             document["systems"] = [*held, *(system for system in self.systems if system not in held)]
-        results.mkdir(parents=True, exist_ok=True)
-        with filesystem.atomic_write(path) as partial:
-            partial.write_text(tomlkit.dumps(document), encoding="utf-8")
+        write_document(document, path)
         return path
 
     def _profile(self) -> Envelope:
@@ -87,11 +95,7 @@ class CommandSuite:
         return next((each for each in shipped if replace(each, name=own.name) == own), own)
 
     def _dataset(self, results: Path) -> str:
-        """Return the dataset as the suite's file names it: a folder from there."""
-        if self.dataset.startswith((".", "/")) or folder_of(Path(self.dataset)).is_dir():
-            relative = os.path.relpath(self.dataset, results)
-            return relative if relative.startswith(".") else f"./{relative}"
-        return self.dataset
+        return dataset_from(self.dataset, results)
 
     def _document(self, path: Path, wanted: dict[str, list[str]], profile: Envelope) -> tomlkit.TOMLDocument:
         document = tomlkit.document()
@@ -102,6 +106,21 @@ class CommandSuite:
         if profile.name not in instances.hardware_profiles():
             document.add("hardware", {profile.name: {"cpus": self.cpus, "memory": self.memory}})
         return document
+
+
+def dataset_from(dataset: str, results: Path) -> str:
+    """Return a dataset as a suite's file in that folder names it: a folder from there."""
+    if dataset.startswith((".", "/")) or folder_of(Path(dataset)).is_dir():
+        relative = os.path.relpath(dataset, results)
+        return relative if relative.startswith(".") else f"./{relative}"
+    return dataset
+
+
+def write_document(document: tomlkit.TOMLDocument, path: Path) -> None:
+    """Write a suite's file; it is whole or absent."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with filesystem.atomic_write(path) as partial:
+        partial.write_text(tomlkit.dumps(document), encoding="utf-8")
 
 
 def are_systems(named: Sequence[Path]) -> bool:

@@ -21,9 +21,10 @@ from harness.evaluation import measure_names
 from harness.jobs import indexes
 from harness.jobs.suite import Suite
 from harness.launch import host
-from harness.launch.base import Limits
+from harness.launch.base import Launcher, Limits
 from harness.launch.images import catalog, first_use
 from harness.launch.images.systems import System
+from harness.launch.service_address import INDEX
 from harness.pricing import instances, offers
 from harness.results import pin_lock
 from harness.results.pin_lock import PinLock
@@ -177,7 +178,7 @@ class Inputs:
         protocol = self.suite.protocol
         return Limits(
             load_s=protocol.load_timeout_s,
-            query_s=protocol.query_timeout_s,
+            query_s=protocol.query_timeout_s + (1 / protocol.max_qps if protocol.max_qps else 0.0),
             build_s=protocol.build_timeout_s,
             job_s=protocol.job_timeout_s,
         )
@@ -222,7 +223,7 @@ def gather(
     if options.assigned is None:  # a worker makes no table
         _check_measures(suite)
     asked = suite.envelopes()
-    profiles = enforced_limits(asked, options.instance_types)
+    profiles = asked if suite.url else enforced_limits(asked, options.instance_types)
     services = [name for name, system in suite_systems(suite).items() if system.service] if suite.overhead else []
     cells = suite.chosen(options.only, services)
     if options.cells is not None:
@@ -270,6 +271,24 @@ def gather(
     for cell in cells if options.assigned is None else ():
         inputs.builder(cell)  # fails without an analyser for the dataset's language
     return inputs
+
+
+def check_launcher(suite: Suite, launcher: Launcher | None) -> None:
+    """Refuse a service that runs already where no client of it is launched; ``None``: jobs run on other machines.
+
+    Raises:
+        UsageError: the suite has a ``url`` and this launcher asks no service, or the other way round.
+    """
+    if suite.url is not None and (launcher is None or launcher.service_url is None):
+        raise UsageError(
+            f"the suite {suite.name} measures a service that runs already (its `url`), which only `harness run` on this"
+            " machine does, with --launcher attached; leave other launchers out"
+        )
+    if suite.url is None and launcher is not None and launcher.isolation.attached:
+        raise UsageError(
+            f"--launcher attached measures a service that runs already, and the suite {suite.name} has no `url`;"
+            " use `harness attach URL`, or another launcher"
+        )
 
 
 def enforced_limits(profiles: Mapping[str, Envelope], instance_types: Mapping[str, str | None]) -> dict[str, Envelope]:
@@ -327,10 +346,15 @@ def _systems(suite: Suite, names: Iterable[str]) -> dict[str, System]:
     for name in variants.keys() & (catalog.systems(wrong={}) if variants else {}):
         sweep = f"[sweep.{variants[name].system}]"
         raise UsageError(f"{sweep}: {name} is the name of another system; rename that system, or sweep other values")
-    return {
+    made = {
         name: known[base].vary(name, params, suite.sweep[base]) if params else known[base]
         for name, (base, params) in points.items()
     }
+    if suite.service.build and (lacking := [name for name, each in made.items() if INDEX not in each.params]):
+        raise UsageError(
+            f"{lacking[0]} has no parameter {INDEX!r}, so no index of its own can be built; leave out --build"
+        )
+    return {name: system.with_params(suite.service.params) for name, system in made.items()}
 
 
 def _check_curves(suite: Suite, systems: Mapping[str, System]) -> None:

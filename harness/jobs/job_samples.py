@@ -262,8 +262,9 @@ def _wrong(
     if answered_s > span_s + tolerance_s:
         return f"the image claims {answered_s:.3f} s of work in the {span_s:.3f} s that it lasted"
     found = sum(len(sample.first_stage) for sample in samples)
+    waits_s = len(samples) / spec.max_qps if spec.max_qps else 0.0  # a limited rate
     own_s = len(samples) * (OWN_QUERY_S + spec.k * OWN_HIT_S) + found * OWN_HIT_S
-    if span_s - marks.written_ns / 1e9 - answered_s > own_s + tolerance_s + delays_s:
+    if span_s - marks.written_ns / 1e9 - answered_s > own_s + waits_s + tolerance_s + delays_s:
         return f"the image claims {answered_s:.3f} of {span_s:.3f} s; checking answers explains {own_s:.3f} s at most"
     # Waiting and writing take no processor time.  An open loop leaves time in which threads behind it may work.
     around_s = max(0.0, wall_s - least_s)

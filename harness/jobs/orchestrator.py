@@ -6,6 +6,7 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -168,7 +169,9 @@ def _first_trials(run: _RunState, todo: Sequence[Planned], progress: RunProgress
     """
     able = [job for job in todo if not job.cannot and job.cell.system not in NULL_SYSTEMS and job.spec.jobs > 1]
     lacking = {
-        job.cell.system for job in able if not job.built or indexes.find(run.options.cache, job.spec.index_key) is None
+        job.cell.system
+        for job in able
+        if not job.built or (run.launcher.needs_indexes and indexes.find(run.options.cache, job.spec.index_key) is None)
     }
     finished: list[tuple[Result, Outcome]] = []
     systems = _build_order(run, able, lacking)
@@ -219,7 +222,7 @@ def _measure(run: _RunState, todo: Sequence[Planned], progress: RunProgress) -> 
     ended: list[tuple[Result, Outcome]] = []
     for job in todo:  # before the first job, so that builds are no part of the jobs' times
         builder = _prepared(run, run.inputs.builder(job.cell))
-        if isinstance(builder, Prepared) and not job.cannot:
+        if isinstance(builder, Prepared) and not job.cannot and run.launcher.needs_indexes:
             _index(run, job.cell, builder)
     with progress.measuring():
         for job in todo:
@@ -248,22 +251,24 @@ def run_job(run: _RunState, job: Planned) -> Result:
     elif not isinstance(builder, Prepared):
         missing = _no_image(builder)
         collected = CollectedJob(missing.outcome, missing.detail)
-    elif isinstance(index := _index(run, cell, builder), JobError):
+    elif run.launcher.needs_indexes and isinstance(index := _index(run, cell, builder), JobError):
         collected = CollectedJob(index.outcome, index.detail)
     else:
         with run.store.scratch(job_key(job.spec)) as folder:
             (folder / "out").mkdir()
-            page_cache = host.forget_pages(index.folder)
-            spec = _job_spec(inputs, job, prepared, run.launcher.isolation.enforced)
-            request = LaunchRequest(spec, prepared, folder, dataset.corpus.folder, index.folder, inputs.limits)
-            with index.in_use(), task(cell_name(cell), line=False) as watcher:
+            built = index if isinstance(index, Index) else None  # a service that runs already has its own
+            page_cache = host.forget_pages(built.folder) if built else None
+            spec = _job_spec(inputs, job, prepared, run.launcher)
+            place = built.folder if built else folder / "index"
+            request = LaunchRequest(spec, prepared, folder, dataset.corpus.folder, place, inputs.limits)
+            with built.in_use() if built else nullcontext(), task(cell_name(cell), line=False) as watcher:
                 ended = run.launcher.launch(request, watcher)
                 collected = collect(request, ended, dataset.corpus.unknown, dataset.corpus.misfits)
                 output, stopped = ended.log, ended.stopped is not None
             if collected.outcome is not Outcome.OK:
                 check_room(run.store.folder, collected.detail or "")
         unexpected = collected.failed_to_load and not stopped and job.expected is not Outcome.CRASH
-        if unexpected and _rebuild(run, cell, builder, index):
+        if unexpected and isinstance(index, Index) and _rebuild(run, cell, builder, index):
             return run_job(run, job)
     result = replace(
         build_result(job.spec, started_at, collected, run.environment, _provenance(inputs, cell, prepared)),
@@ -311,7 +316,7 @@ def keep_inputs(inputs: Inputs, store: Store) -> None:
         "exact": suite.exact,
         "seeds": {system: model for model, systems in suite.seeds.items() for system in systems},
     }
-    store.keep_suite(inputs.suite.measures, pairs, positions)
+    store.keep_suite(suite.measures, pairs, positions, suite.named_machine)
     for name, dataset in inputs.datasets.items():
         sample = inputs.samples[name]
         ending, judgements = dataset.judgements
@@ -394,7 +399,7 @@ def _answering(run: _RunState, finished: Iterable[tuple[Result, Outcome]]) -> fr
     return frozenset(job.latest.key for job in jobs if job.done and job.latest)
 
 
-def _job_spec(inputs: Inputs, job: Planned, prepared: Prepared, enforced: tuple[str, ...]) -> JobSpec:
+def _job_spec(inputs: Inputs, job: Planned, prepared: Prepared, launcher: Launcher) -> JobSpec:
     """Return the spec that the driver inside the container reads."""
     spec, sample = job.spec, inputs.samples[job.cell.dataset]
     made = JobSpec(
@@ -402,7 +407,7 @@ def _job_spec(inputs: Inputs, job: Planned, prepared: Prepared, enforced: tuple[
         system=job.cell.system,
         params=prepared.system.params,
         envelope=spec.envelope,
-        enforced=enforced,
+        enforced=launcher.isolation.enforced,
         scenario=job.cell.scenario,
         k=spec.k,
         trials=spec.trials,
@@ -415,7 +420,8 @@ def _job_spec(inputs: Inputs, job: Planned, prepared: Prepared, enforced: tuple[
         warmup_cap=spec.warmup_cap or 0,
         warmup=sample.warmup,
         sample=sample.timed,
-        service_url=prepared.system.service_url("search"),
+        service_url=launcher.service_url or prepared.system.service_url("search"),
+        max_qps=inputs.suite.protocol.max_qps,
     )
     return replace(made, first_trial=spec.job * (MAX_PROBES if made.probes else spec.trials))
 

@@ -54,6 +54,7 @@ def gather(suite: Suite, options: RunOptions, launcher: Launcher) -> Inputs:
         FileError: a dataset's folder or files do not exist; the log has everything else that is missing.
         UsageError: as :func:`harness.jobs.inputs.gather`.
     """
+    inputs.check_launcher(suite, launcher)
     missing = _missing_data(suite, options)
     absent: list[Cell] = []
     gathered = inputs.gather(suite, options, absent, missing)
@@ -83,6 +84,7 @@ def gather_elsewhere(suite: Suite, options: RunOptions) -> Inputs:
         FileError: a dataset's folder or files do not exist; the log names the others.
         UsageError: as :func:`harness.jobs.inputs.gather`.
     """
+    inputs.check_launcher(suite, None)
     _refuse(_missing_data(suite, options))
     return inputs.gather(suite, options)
 
@@ -142,7 +144,7 @@ def _examine(
 ) -> Iterator[Shortage]:
     """Yield the hardware and disk that the cells to do lack on this host, and the weights if asked for."""
     yield from _hardware(cannot)
-    indexed = {job.cell for job in plan.jobs if options.has_index(job.spec.index_key)}
+    indexed = {job.cell for job in plan.jobs if not launcher.needs_indexes or options.has_index(job.spec.index_key)}
     to_build = [cell for cell, reason in cannot.items() if reason is None and cell not in indexed]
     yield from _build_hardware(plan.inputs, to_build, launcher)
     if weights:
@@ -211,7 +213,7 @@ def _image_bytes(missing: Iterable[System], launcher: Launcher) -> int:
 def _index_bytes(plan: SuitePlan, options: RunOptions, launcher: Launcher) -> int:
     """Return the room that the indexes to build may take: by shipped indexes, else by the corpus."""
     sizes: dict[str, int] = {}
-    for job in plan.jobs:
+    for job in plan.jobs if launcher.needs_indexes else ():
         if job.done or job.cannot or job.cell.system in NULL_SYSTEMS:
             continue
         corpus, builder = plan.inputs.datasets[job.cell.dataset].corpus, plan.inputs.builder(job.cell)

@@ -19,11 +19,18 @@ from harness.datasets.dataset import Language
 from harness.driver.records import Envelope, Outcome, Scalar, ScenarioParams
 from harness.errors import FileError, UnknownName, UsageError, did_you_mean, nearest_or_known, quoted_name
 from harness.evaluation import measure_names
+from harness.launch import service_address
 from harness.pricing import instances
 from harness.pricing.instances import HardwareProfile
 from harness.results.reader import names_folder
 from harness.results.schema import NULL_SERVICE, NULL_SYSTEM, PAPERS, Cell, SweepPoint, matches, unmatched
+from harness.results.suite_record import INSTANCE_PATTERN, ToldMachine
 
+# The one profile of a service that runs already, and what its protocol asks less than others.
+ATTACHED = "attached"
+GENTLE: dict[str, Any] = {"warmup_cap": None, "repeats": 0, "trials": 3, "load_timeout_s": 60.0}
+# Names that harness gives to indexes in such a service: it removes no other.
+OWN_INDEX = r"harness-[0-9a-f]{8}"
 # A grid of a few lists soon has more points than there is time to measure.
 MOST_POINTS = 500
 _FOLDER_RULE = "its last part must be 1 to 255 bytes of printable characters (a blank is the only white space)"
@@ -95,6 +102,13 @@ class SuiteProtocol(ConfigModel):
         " quality over the judged ones; at most a fifth of all queries then warms up",
     )
     k: int = Field(default=10, ge=1, le=10_000, description="documents to retrieve for each query")
+    max_qps: float | None = Field(
+        default=None,
+        ge=0.05,
+        le=1e6,
+        description="with `url`: the most queries a second; `server` tries no higher rate, and in the other scenarios"
+        " queries start at least this far apart",
+    )
     seed: int = Field(default=2023, ge=0, description="chooses sample, warm-up queries and their order")
     load_timeout_s: float = Field(default=600.0, gt=0, description="longest load")
     query_timeout_s: float = Field(default=60.0, gt=0, description="longest query (`offline`: times the batch size)")
@@ -158,6 +172,27 @@ class CellGroup(ConfigModel):
     )
 
 
+class RunningService(ConfigModel):
+    """The service at ``url``, as far as its user tells harness of it; none of this is verified."""
+
+    instance: str | None = Field(
+        default=None,
+        pattern=INSTANCE_PATTERN,
+        description="the instance type that it runs on, e.g. `r7g.large`: the rows are priced on it",
+    )
+    usd_per_hour: float | None = Field(
+        default=None, gt=0, description="what its machines cost an hour, instead of an instance type"
+    )
+    build: bool = Field(
+        default=False,
+        description="build an index in the service, named by the parameter `index`, and remove it at the end; without"
+        " this key nothing is written there",
+    )
+    params: dict[str, Scalar] = Field(
+        default={}, description="parameters of the suite's systems, e.g. the name of the service's index"
+    )
+
+
 class Ec2Settings(ConfigModel):
     """Machines for ``--launcher ec2`` and ``--launcher batch``, where they differ from the priced machines."""
 
@@ -189,7 +224,15 @@ class Suite(ConfigModel):
         description="names of shipped datasets, folders relative to the suite file (`./my-data`, with a split"
         " `./my-data#dev`), or ids of ir_datasets (`beir/scifact/test`)",
     )
-    profiles: Names = Field(description="hardware profiles (instance_profiles/hardware.toml, or `[hardware]` below)")
+    profiles: Names = Field(
+        description="hardware profiles (instance_profiles/hardware.toml, or `[hardware]` below); left out with `url`"
+    )
+    url: str | None = Field(
+        default=None,
+        description="address of a service that runs already (`http://`, `https://` or `postgresql://`), without"
+        " credentials: the systems are its clients, and no machine is measured ([services](../guides/services.md))",
+    )
+    service: RunningService = Field(default=RunningService(), description="what is known of the service at `url`")
     sweep: dict[str, Annotated[dict[str, Values], Field(min_length=1)]] = Field(
         default={},
         description="parameters of a system in several values: `[sweep.bm25-minilm]`, `depth = [10, 20, 50]` put"
@@ -311,12 +354,20 @@ class Suite(ConfigModel):
         Raises:
             UnknownName: neither the suite nor harness has the profile.
         """
+        if self.url:
+            return {name: Envelope(name, 0, 0) for name in self.profiles}
         known = {**instances.hardware_profiles(), **{name: own.envelope(name) for name, own in self.hardware.items()}}
         names = dict.fromkeys((*self.profiles, *filter(None, (self.build_profile,))))
         for name in names:
             if name not in known:
                 raise UnknownName("hardware profile", name, known, "or declare it: [hardware.NAME]")
         return {name: known[name] for name in names}
+
+    @property
+    def named_machine(self) -> ToldMachine | None:
+        """The machine of the service at ``url``, if the suite names one."""
+        named = ToldMachine(self.service.instance, self.service.usd_per_hour)
+        return None if named == ToldMachine() else named
 
     def language(self, dataset: str) -> str | None:
         """Return the language that the suite gives a dataset, by its name in results."""
@@ -356,16 +407,57 @@ def parse(raw: dict[str, Any], path: Path) -> Suite:
     """
     if "name" not in raw and not re.fullmatch(NAME_PATTERN, path.stem):
         raise FileError(f"{path}: {path.stem!r} is not a valid suite name. Set `name` in the file ({_NAME_RULE})")
-    suite = validate(Suite, {"name": path.stem, **_united(raw)}, path)
+    suite = validate(Suite, {"name": path.stem, **_united(_attached(raw, path))}, path)
     for system, grid in suite.sweep.items():
         if (points := math.prod(map(len, grid.values()))) > MOST_POINTS:
             fault = f"has {points:,} points; the limit is {MOST_POINTS}. Remove some values"
             raise FileError(f"{path}: key 'sweep.{system}': {fault}")
     if suite.sweep:
         suite = validate(Suite, _swept(suite), path)
-    for mistake in itertools.chain(_wrong_variants(suite), _unused_names(suite), _mistakes(suite)):
+    for mistake in itertools.chain(
+        _wrong_variants(suite), _unused_names(suite), _mistakes(suite), _wrong_service(suite)
+    ):
         raise FileError(f"{path}: {mistake}")
     return suite
+
+
+def _attached(raw: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Give the suite of a running service its profile, no null system, and a protocol that asks it gently."""
+    if raw.get("url") is None:
+        return raw
+    if raw.get("profiles", [ATTACHED]) != [ATTACHED]:
+        told = "name its machine with `instance` in [service]"
+        raise FileError(
+            f"{path}: key 'profiles': harness cannot limit a service that runs already; remove it, and {told}"
+        )
+    protocol = raw.get("protocol", {})
+    gentle = {**GENTLE, **protocol} if isinstance(protocol, dict) and "name" not in protocol else protocol
+    return {**raw, "profiles": [ATTACHED], "overhead": False, "protocol": gentle}
+
+
+def _wrong_service(suite: Suite) -> Iterator[str]:
+    """Yield what is wrong in the keys about a service that runs already."""
+    told, limited = suite.service, suite.protocol.max_qps is not None
+    if suite.url is None:
+        for key, given in (("service", told != RunningService()), ("protocol.max_qps", limited)):
+            if given:
+                yield f"key '{key}': only a service that runs already has it; add its `url`, or remove this"
+        return
+    try:
+        service_address.parsed(suite.url)
+    except ValueError as error:
+        yield f"key 'url': it {error}"
+    if not limited and suite.scenarios != ("single_stream",):
+        many = next(scenario for scenario in suite.scenarios if scenario != "single_stream")
+        yield f"key 'scenarios': {many} sends many queries at once; set protocol.max_qps, the most that it may send"
+    if told.instance and told.usd_per_hour:
+        yield "key 'service': instance and usd_per_hour both give a price; keep one"
+    name = told.params.get(service_address.INDEX)
+    if told.build and not (isinstance(name, str) and re.fullmatch(OWN_INDEX, name)):
+        yield (
+            f"key 'service.build': harness builds only into an index of its own, which it removes; set"
+            f" service.params.{service_address.INDEX} to a name such as harness-0a1b2c3d"
+        )
 
 
 def _points(system: str, grid: Mapping[str, Sequence[Scalar]]) -> Iterator[tuple[str, dict[str, Scalar]]]:

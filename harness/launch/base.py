@@ -141,7 +141,8 @@ class LaunchEnd:
         """Return whether the kernel killed it, or one of its processes, at its memory limit."""
         # Old engines on cgroup v2 miss the flag, and the counter went with the cgroup before we could read it.
         at_limit = (self.memory.peak_cgroup_bytes or 0) >= _AT_LIMIT * limit_bytes
-        return bool(self.oom_killed or self.oom_kills or (self.exit_code == KILLED and not self.stopped and at_limit))
+        killed = limit_bytes > 0 and self.exit_code == KILLED and not self.stopped
+        return bool(self.oom_killed or self.oom_kills or (killed and at_limit))
 
 
 class Launcher(ABC):
@@ -158,6 +159,9 @@ class Launcher(ABC):
     fetches_files = True
     # Whether it starts a server and its client apart.
     runs_services = False
+    # Whether jobs search an index that harness built; and the service that they ask, if it runs already.
+    needs_indexes = True
+    service_url: str | None = None
     models: Path | None = None
 
     def __init__(self, cache: Path, models: Path | None = None) -> None:

@@ -17,7 +17,7 @@ from harness.results.isolation import SHIPPED, declared
 from harness.untrusted import one_line
 
 GROUP = "harness.launchers"
-DEFAULT = "docker"
+DEFAULT, ATTACHED = "docker", "attached"
 
 
 class LauncherEntry(NamedTuple):
@@ -38,6 +38,9 @@ LAUNCHERS = {
     ),
     "process": LauncherEntry(
         "harness.launch.process:ProcessLauncher", "plain child processes, pinned to CPUs, no other limits"
+    ),
+    "attached": LauncherEntry(
+        "harness.launch.attached:AttachedLauncher", "a client of a suite's `url`, a service that runs already"
     ),
     "fake": LauncherEntry("harness.launch.fake:FakeLauncher", "runs nothing, invents values; for tests"),
 }

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from harness import filesystem
@@ -147,7 +147,7 @@ class ProcessLauncher(Launcher):
         ):
             job.write_spec(placement.cpuset)
             before = _entries(job)
-            code = _START.format(cpus=set(placement.cpus), read_only="" if job.may_write_index else _READ_ONLY)
+            code = start(placement.cpus, read_only=not job.may_write_index)
             seen.begin()
             child = subprocess.Popen(
                 self.command([self._python or sys.executable, "-c", code]),
@@ -159,12 +159,12 @@ class ProcessLauncher(Launcher):
                 start_new_session=True,
             )
             ended = threading.Event()
-            threading.Thread(target=_wait, args=(child, ended), daemon=True, name="child-wait").start()
+            threading.Thread(target=wait, args=(child, ended), daemon=True, name="child-wait").start()
             with seen.sampling(lambda _: ProcessSource(child.pid, placement.cpus)):
                 try:
                     stopped = seen.follow(ended, progress)
                 finally:
-                    _kill_group(child)
+                    kill_group(child)
             if changed := _changed(before, _entries(job)):
                 stopped = stopped or changed
                 # Without facts.json the changed index does not count as built (harness.jobs.indexes).
@@ -240,6 +240,11 @@ class ProcessLauncher(Launcher):
         }
 
 
+def start(cpus: Iterable[int], *, read_only: bool = False) -> str:
+    """Return the code that runs the driver on these CPUs, with an index that it cannot change."""
+    return _START.format(cpus=set(cpus), read_only=_READ_ONLY if read_only else "")
+
+
 def _bare_environment(home: Path) -> dict[str, str]:
     """Return a minimal environment: ours may hold tokens and passwords."""
     return {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(home), "LANG": "C.UTF-8"}
@@ -272,12 +277,14 @@ def _changed(before: dict[str, tuple[int, int]], after: dict[str, tuple[int, int
     return StopReason(Outcome.BAD_OUTPUT, f"{what}; the next run builds it again")
 
 
-def _wait(child: subprocess.Popen[bytes], ended: threading.Event) -> None:
+def wait(child: subprocess.Popen[bytes], ended: threading.Event) -> None:
+    """Wait for a child's end, and report it."""
     child.wait()
     ended.set()
 
 
-def _kill_group(child: subprocess.Popen[bytes]) -> None:
+def kill_group(child: subprocess.Popen[bytes]) -> None:
+    """Kill a child and all processes of its group."""
     with contextlib.suppress(ProcessLookupError):  # all ended by themselves
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()

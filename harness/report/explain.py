@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 
-from harness.analysis import bills, causes, notes, row_carbon
+from harness.analysis import bills, causes, notes, row_carbon, row_pricing
 from harness.analysis.axes import cell_of
 from harness.analysis.comparison import called
 from harness.analysis.table import Cause, Finding, FirstStage, Price, Row, Table, Validity
@@ -23,6 +23,7 @@ from harness.report import row_figures, summary
 from harness.report.columns import Column
 from harness.report.document import bounded, number
 from harness.report.figures import Figure
+from harness.report.hardware import hardware
 from harness.results import pin_lock
 from harness.results.schema import matches
 
@@ -255,6 +256,8 @@ def _carbon(row: Row) -> str:
 
 
 def _priced_machine(price: Price) -> str:
+    if price.instance_type == row_pricing.TOLD_TYPE:
+        return ""
     return MACHINE.format(
         type=price.instance_type,
         architecture=price.architecture,
@@ -402,6 +405,8 @@ def _built(row: Row) -> Iterator[str]:
 def _machine(row: Row) -> str:
     machine = row.machine
     if machine is None:
+        if row.isolation.attached:
+            return f"{hardware(row)}: {row.isolation.sentence}."
         return "a machine that is not known: these numbers were published."
     parts = (machine.cpu_model, machine.architecture, counted(machine.host_cpus, "CPU"), *machine.gpu_models)
     return f"{', '.join(map(str, parts))}; profile {row.profile}; {row.isolation.marked(row.isolation.sentence)}."

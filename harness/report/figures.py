@@ -19,7 +19,7 @@ from harness.report.columns import Column, Kind, optional
 from harness.report.document import MIB, MISSING, Escape, Footnotes, Value, bounded, number
 from harness.report.hardware import size
 
-_NOT_MEASURED = "not measured"
+_NOT_MEASURED, _UNSEEN = "not measured", "harness does not see the machine of a service that ran already"
 
 
 class Place(Enum):
@@ -154,7 +154,7 @@ class Figure:
         found = self.read(row)
         if isinstance(found, Estimate):
             return found
-        return Estimate(found, reason=_NOT_MEASURED if found is None and self.applies(row) else None)
+        return Estimate(found, reason=_reason(row) if found is None and self.applies(row) else None)
 
     def written(self, item: Estimate) -> str:
         """Return a figure for people, with its interval where they see one."""
@@ -200,6 +200,10 @@ class Figure:
 
 # The attribute of a row, perhaps of a part that may be missing (``price.date``), or a function of the row.
 Read = str | Callable[[Row], Any]
+
+
+def _reason(row: Row) -> str:
+    return _UNSEEN if row.isolation.attached else _NOT_MEASURED
 
 
 def figure_of(name: str, unit: str, meaning: str, read: Read, scale: float = 1, **more: Any) -> Figure:

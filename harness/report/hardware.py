@@ -19,6 +19,9 @@ def hardware(row: Row) -> str:
     """Return the hardware in words: ``1 CPU, 256 MiB``; of a published row its instance type."""
     if row.published_type:
         return row.published_type
+    if row.isolation.attached:
+        told = row.told and (row.told.instance or f"US$ {row.told.usd_per_hour:g} an hour")
+        return row.isolation.marked(f"{told} as told" if told else "a machine that nobody named")
     if not row.cpus:
         return "hardware that is not printed"
     return row.isolation.marked(f"{processors(row.cpus, row.gpus)}, {memory(row.memory_bytes, row.memory_limit_bytes)}")
@@ -44,6 +47,8 @@ def machine(row: Row) -> str:
     if row.price is None:
         return ""
     if row.published_type == row.price.instance_type:  # the row's hardware
+        return ""
+    if row.price.instance_type == row_pricing.TOLD_TYPE:  # as the hardware says
         return ""
     return row.price.instance_type + ("" if row_pricing.is_own_machine(row, row.price) else NOT_MEASURED)
 

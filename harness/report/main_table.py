@@ -24,6 +24,7 @@ from harness.report.document import (
     system_name,
 )
 from harness.report.figures import Figure, Place
+from harness.report.hardware import hardware
 from harness.report.row_figures import LATENCY, table_columns, table_figures
 
 # Version of the JSON.
@@ -50,6 +51,9 @@ def table_content(table: Table) -> dict[str, Any]:
         written["isolation"] = name
     for written in content["rows"]:
         del written["carbon"]["cases"]  # up to 64 numbers, whose ends are the range
+    for written, row in zip(content["rows"], table.rows, strict=True):
+        if row.isolation.attached:
+            written |= {"cpus": None, "gpus": None, "memory_limit_bytes": None}
     return content
 
 
@@ -192,6 +196,8 @@ def _timed(row: Row) -> str:
 def _machine(row: Row) -> str:
     machine = row.machine
     if machine is None:
+        if row.isolation.attached:
+            return f"Measured on: {hardware(row)}"
         return f"Measured on: not here ({row.isolation.name})"
     parts = [f"{machine.cpu_model} ({machine.architecture})"]
     parts += map(str, (*machine.gpu_models, *filter(None, [machine.instance_type])))

@@ -170,6 +170,11 @@ def _build_cell(row: Row) -> str:
     return MISSING if usd is None else number(usd) + doubt_mark(row.index.validity)
 
 
+def _limit(name: str) -> Callable[[Row], int | None]:
+    """Return a reader of a limit; a service that ran already has none that is known."""
+    return lambda row: None if row.isolation.attached else getattr(row, name)
+
+
 def doubt_mark(validity: Validity) -> str:
     """Return the mark of a figure that is noisy or invalid."""
     return {Validity.NOISY: " ~", Validity.INVALID: " !"}.get(validity, "")
@@ -332,8 +337,8 @@ FIXED: dict[str, tuple[Figure, ...]] = {
         fact("validity", "validity of the figures: clean, noisy, invalid, unknown", "validity.value"),
         fact(
             "isolation",
-            "isolation, what enforced the limits: container, process, fake, or a launcher's own; published: not"
-            " measured here",
+            "isolation, what enforced the limits: container, process, fake, or a launcher's own; attached: nothing is"
+            " known of the service's machine; published: not measured here",
             "isolation.name",
         ),
         fact("suite", "suite of the cell"),
@@ -417,14 +422,14 @@ FIXED: dict[str, tuple[Figure, ...]] = {
         ),
         fact("price_term", "price term: on-demand, reserved-1y, reserved-3y, spot", "price.term"),
         fact("published_type", "published rows: instance type in the paper"),
-        amount("memory_limit_mib", "MiB", "limit of the job's memory", "memory_limit_bytes", 1 / MIB),
+        amount("memory_limit_mib", "MiB", "limit of the job's memory", _limit("memory_limit_bytes"), 1 / MIB),
         amount(
             "profile_memory_mib", "MiB", "memory that the profile asks for; the limit is less on a whole machine",
-            "memory_bytes", 1 / MIB,
+            _limit("memory_bytes"), 1 / MIB,
         ),
         fact(
             "price_basis",
-            "why that type prices the row: published, measured (it measured the row), substitute, cheapest",
+            "why that type prices the row: published, measured (it measured the row), told, substitute, cheapest",
             row_pricing.basis,
         ),
         fact(

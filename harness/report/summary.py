@@ -464,10 +464,10 @@ def doubts(rows: Sequence[Row], escape: Escape, shown: Sequence[Figure] | None =
 
     ``shown``: the figures whose dashes need a reason; by default latency, measures and token price.
     """
-    first = (*_unfinished(rows), *notes.not_comparable(rows), *notes.of_judgements(rows), *notes.of_data(rows))
-    lines = [escape(note) for note in first]
-    lines += map(escape, (*_dashes(rows, shown), *notes.of_null(rows), *stand_ins(rows), *_without_cost(rows)))
-    lines += map(escape, (*notes.of_first_stages(rows), *notes.of_recordings(rows)))
+    first = [*_unfinished(rows), *notes.not_comparable(rows), *notes.of_judgements(rows), *notes.of_data(rows)]
+    last = [*notes.of_first_stages(rows), *notes.of_recordings(rows)]
+    (first if all(row.isolation.attached for row in rows) else last)[:0] = _without_cost(rows)
+    lines = [*map(escape, (*first, *_dashes(rows, shown), *notes.of_null(rows), *stand_ins(rows), *last))]
     for validity, who, why, remedy in _by_remedy(
         rows, lambda row: row.findings, lambda cause: causes.TEXTS[cause].advice
     ):

@@ -76,6 +76,11 @@ class Isolation:
         return not self.mark and set(self.enforced) == set(LIMITS)
 
     @property
+    def attached(self) -> bool:
+        """True for a service that ran already, on a machine that harness does not know."""
+        return self.name == "attached"
+
+    @property
     def note(self) -> str:
         """The sentence for small print; empty where the whole envelope held."""
         if self.mark:
@@ -126,7 +131,12 @@ FAKE = Isolation(
 PUBLISHED = Isolation(
     "published", "published figures, not measured here: no intervals are known", figures=Figures.PUBLISHED
 )
-SHIPPED = {each.name: each for each in (CONTAINER, APPTAINER, PROCESS, FAKE, PUBLISHED)}
+ATTACHED = Isolation(
+    "attached",
+    "the service ran already: harness started, limited and verified nothing of it, and does not know its machine",
+    mark="envelope not verified",
+)
+SHIPPED = {each.name: each for each in (CONTAINER, APPTAINER, PROCESS, FAKE, PUBLISHED, ATTACHED)}
 
 
 def named(name: str) -> Isolation:

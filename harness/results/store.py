@@ -38,7 +38,7 @@ from harness.results.reader import (
     result_paths,
 )
 from harness.results.schema import Result
-from harness.results.suite_record import PairKind
+from harness.results.suite_record import PairKind, ToldMachine
 from harness.untrusted import read_start, reason_of, to_json
 
 if TYPE_CHECKING:
@@ -166,13 +166,14 @@ class Store:
         measures: Iterable[str],
         pairs: Mapping[PairKind, Mapping[str, str]],
         positions: Mapping[str, bytes] | None = None,
+        service: ToldMachine | None = None,
     ) -> None:
-        """Store the suite's measures, pairs of systems and datasets' positions; they replace the earlier runs'."""
+        """Store the suite's measures, pairs, datasets' positions and service; they replace the earlier runs'."""
         given = {name: content for name, content in (positions or {}).items() if len(content) <= MOST_SAMPLE_BYTES}
         hashes = {name: hashlib.sha256(content).hexdigest() for name, content in given.items()}
         for name, sha256 in hashes.items():
             self._keep(suite_record.positions_path(self.folder, sha256), given[name])
-        target, content = self.folder / suite_record.FILE, suite_record.text(measures, pairs, hashes).encode()
+        target, content = self.folder / suite_record.FILE, suite_record.text(measures, pairs, hashes, service).encode()
         if len(content) > suite_record.MOST_BYTES:
             text = f"would have {len(content):,} bytes; the limit is {suite_record.MOST_BYTES:,}"
             raise StoreError(f"{target}: {text}; name fewer pairs in the suite's [firstp], [exact] and [seeds]")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import ConfigDict, Field, StringConstraints, field_validator
 
 from harness.config import ConfigModel, read_record
 from harness.driver.records import to_json
@@ -17,6 +19,7 @@ from harness.results.pin_lock import Sha256
 
 FILE = "suite.json"
 MOST_BYTES = 4 << 20
+INSTANCE_PATTERN = r"^[A-Za-z0-9._-]{1,64}$"
 _REMEDY = "run its suite again, which writes it"
 # Folders between a job and its suite.
 _LEVELS = 5
@@ -25,11 +28,19 @@ _LEVELS = 5
 PairKind = Literal["firstp", "exact", "seeds"]
 
 
+@dataclass(frozen=True)
+class ToldMachine:
+    """The machine of a service that ran already, as its user told it: an instance type, or what an hour costs."""
+
+    instance: Annotated[str, StringConstraints(pattern=INSTANCE_PATTERN)] | None = None
+    usd_per_hour: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+
+
 class SuiteRecord(ConfigModel):
     """Content of ``suite.json``.
 
     Pairs map a system to its partner; ``positions`` maps a dataset to the SHA-256 of its positions, whose file is at
-    :func:`positions_path`.
+    :func:`positions_path`.  ``service`` is what a user told of a service that ran already; no result holds it.
     """
 
     model_config = ConfigDict(extra="ignore")
@@ -39,6 +50,7 @@ class SuiteRecord(ConfigModel):
     exact: dict[str, str] = Field(default={})
     seeds: dict[str, str] = Field(default={})
     positions: dict[str, Sha256] = Field(default={})
+    service: ToldMachine | None = None
 
     @field_validator("measures")
     @classmethod
@@ -56,10 +68,12 @@ def text(
     measures: Iterable[str],
     pairs: Mapping[PairKind, Mapping[str, str]] | None = None,
     positions: Mapping[str, str] | None = None,
+    service: ToldMachine | None = None,
 ) -> str:
     """Return the content of the record without empty parts; arguments as the fields of :class:`SuiteRecord`."""
     parts = {name: dict(part) for name, part in (*(pairs or {}).items(), ("positions", positions)) if part}
-    return to_json({"measures": list(measures), **parts}, indent=2) + "\n"
+    told = {name: value for name, value in vars(service or ToldMachine()).items() if value is not None}
+    return to_json({"measures": list(measures), **parts, **({"service": told} if told else {})}, indent=2) + "\n"
 
 
 def positions_path(suite: Path, sha256: str) -> Path:
@@ -89,6 +103,17 @@ def read_pairs(root: Path, kind: PairKind) -> dict[str, str]:
     return {system: other for record in _records(root)[0] for system, other in getattr(record, kind).items()}
 
 
+def read_told(root: Path) -> dict[tuple[str, str], ToldMachine]:
+    """Return what users told of services' machines, by the names of two folders: the suite's and the one above."""
+    found = {}
+    for path in _paths(root):
+        with suppress(FileError):  # `unreadable` names it
+            if (told := _read(path).service) is not None:
+                suite = path.absolute().parent
+                found[suite.parent.name, suite.name] = told
+    return found
+
+
 def unreadable(root: Path) -> list[FileError]:
     """Return the error of each record of the suites of :func:`read_measures` that is left out."""
     return _records(root)[1]
@@ -99,14 +124,10 @@ def _records(root: Path) -> tuple[list[SuiteRecord], list[FileError]]:
 
     A damaged record is left out, and a record that would exceed the limit of measures together with the others.
     """
-    patterns = (FILE, f"*/{FILE}", f"*/*/{FILE}")  # a suite, suites, origins
-    paths = sorted({path for pattern in patterns for path in root.glob(pattern)})
-    if not paths:
-        paths = [path for folder in root.absolute().parents[:_LEVELS] if (path := folder / FILE).is_file()][:1]
     records: list[SuiteRecord] = []
     errors: list[FileError] = []
     measures: set[str] = set()
-    for path in paths:
+    for path in _paths(root):
         try:
             record = _read(path)
             if (count := len(measures.union(record.measures))) > measure_names.MOST_NAMES:
@@ -118,6 +139,15 @@ def _records(root: Path) -> tuple[list[SuiteRecord], list[FileError]]:
             records.append(record)
             measures.update(record.measures)
     return records, errors
+
+
+def _paths(root: Path) -> list[Path]:
+    """Return the records below a folder, or of its own suite."""
+    patterns = (FILE, f"*/{FILE}", f"*/*/{FILE}")  # a suite, suites, origins
+    paths = sorted({path for pattern in patterns for path in root.glob(pattern)})
+    if not paths:
+        paths = [path for folder in root.absolute().parents[:_LEVELS] if (path := folder / FILE).is_file()][:1]
+    return paths
 
 
 def _read(path: Path) -> SuiteRecord:

@@ -114,22 +114,23 @@ def test_doctor_measures_by_process_where_no_engine_answers(
     lines = done.stdout.splitlines()
     assert done.exit_code == 1 and lines[0].startswith("- fail  engine: no Docker engine answers: No such file")
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
-    assert [row[:2] for row in rows[2:9]] == [
+    assert [row[:2] for row in rows[2:10]] == [
         ["docker", "no"],
         ["apptainer", "no"],
         ["process", "yes"],
+        ["attached", "yes"],
         ["ec2", "no"],
         ["batch", "no"],
         ["--on slurm", "no"],
         ["--work FOLDER", "yes"],
     ]
     assert rows[2][2] == "no Docker engine answers; see above"
-    assert rows[5][2] == rows[6][2] == "no AWS credentials; set AWS_PROFILE (aws configure sso)"
-    assert rows[9][0] == "null system" and rows[9][1].startswith("by process, in ")
-    assert [row[0] for row in rows[11:]] == ["overhead", "CPU speed", "memory speed", "other work"]
+    assert rows[6][2] == rows[7][2] == "no AWS credentials; set AWS_PROFILE (aws configure sso)"
+    assert rows[10][0] == "null system" and rows[10][1].startswith("by process, in ")
+    assert [row[0] for row in rows[12:]] == ["overhead", "CPU speed", "memory speed", "other work"]
     assert "trust: the machine may cause a latency difference below " in lines[-1]
     # Two columns of 13 and 5 characters are in front of it on a terminal of 80.
-    assert max(len(row[2]) for row in rows[2:9]) <= 58
+    assert max(len(row[2]) for row in rows[2:10]) <= 58
     del done  # it holds the frames that hold the socket
     gc.collect()
 
@@ -178,7 +179,7 @@ class Nice(ProcessLauncher):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("DOCKER_HOST", "unix:///absent.sock")
     found = {check.what: check for check in usable()}
-    own = ["docker", "apptainer", "process"]
+    own = ["docker", "apptainer", "process", "attached"]
     assert [*found] == [*own, "absent", "nice", "ec2", "batch", "--on slurm", "--work FOLDER"]
     assert found["nice"] == Check(Level.OK, "nice", "CPUs were pinned, at the lowest priority")
     assert found["absent"].level is Level.FAIL and found["absent"].fact.endswith("; reinstall it")
@@ -190,7 +191,8 @@ def test_doctor_lists_launchers_of_a_bare_installation(monkeypatch: pytest.Monke
     monkeypatch.setattr("harness.extras.missing", lambda package: text if package == "boto3" else "")
     monkeypatch.setenv("DOCKER_HOST", "unix:///absent.sock")
     found = {check.what: check for check in usable()}
-    assert [*found] == ["docker", "apptainer", "process", "ec2", "batch", "--on slurm", "--work FOLDER"]
+    own = ["docker", "apptainer", "process", "attached"]
+    assert [*found] == [*own, "ec2", "batch", "--on slurm", "--work FOLDER"]
     fact, _, remedy = text.partition(": ")
     for name in ("ec2", "batch"):
         assert found[name] == Check(Level.FAIL, name, fact, remedy)

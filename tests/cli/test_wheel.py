@@ -134,8 +134,8 @@ def test_messages_of_the_wheel_name_files_that_are_there(site: Path, tmp_path: P
     service, no_engine = "report http://localhost:9200", "demo"
     spot = "instances --cpu 1 --memory 1 --term spot"
     done = run(site, tmp_path, service, no_engine, "doctor --quick", "export --help", spot)
-    page = site / "harness" / "shipped" / "docs" / "guides" / "add-a-system.md"
-    assert done[service][0] == 2 and f"needs an adapter ({page})" in done[service][2]
+    page = site / "harness" / "shipped" / "docs" / "guides" / "services.md"
+    assert done[service][0] == 2 and f"a service that runs already ({page})" in done[service][2]
     assert page.is_file()
     columns = re.search(r"^  Columns: (.+/columns.md)$", done["export --help"][1], re.MULTILINE)
     assert columns and Path(columns[1]).is_relative_to(site) and Path(columns[1]).is_file()

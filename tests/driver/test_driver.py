@@ -304,3 +304,23 @@ def test_kernel_counters_are_read_before_the_container_ends(
 def test_plain_process_has_no_own_counters(job: Job) -> None:
     _, measurement = job.run()
     assert measurement["peak_cgroup_bytes"] is measurement["throttled_periods"] is measurement["oom_kills"] is None
+
+
+def test_an_index_is_removed_from_a_service_and_nothing_else_is_done(job: Job) -> None:
+    spec = replace(SEARCH, kind="remove", warmup=(), sample=(), service_url="http://127.0.0.1:1")
+    code, measurement = job.run(spec)
+    assert code == 1 and "Engine cannot remove an index from its service" in measurement["detail"]
+    sys.modules["adapter"].ENGINE.remove = lambda self: self.diary.append(f"remove at {self.service_url}")
+    job.diary.clear()
+    code, measurement = job.run(spec)
+    assert code == 0 and job.diary == ["verify", "remove at http://127.0.0.1:1", "measurement"]
+    code, measurement = job.run(replace(spec, service_url=None))
+    assert code == 1 and "from a service alone" in measurement["detail"]
+
+
+def test_a_servers_threads_are_for_the_hosts_judgement(job: Job) -> None:
+    (job.folder / "serving.json").write_text('{"started_ns": 0}')
+    spec = replace(SEARCH, envelope=replace(SEARCH.envelope, cpus=1), enforced=(), service_url="http://127.0.0.1:1")
+    code, measurement = job.run(replace(spec, max_qps=1000.0))
+    assert (code, measurement["effective"]["threads"]) == (0, {"lib": 2})
+    assert measurement["max_qps"] == 1000.0 and measurement["capped"] is False

@@ -226,3 +226,18 @@ def test_probe_has_its_figures() -> None:
     assert probe.late == sum(latency > 50_000_000 for latency in latencies)
     assert (probe.trial, probe.rate_qps, probe.queries, probe.check) == (4, 60.0, 200, True)
     assert math.isfinite(probe.latency_s)
+
+
+def test_no_rate_above_the_limit_is_tried_and_one_that_passes_there_ends_the_search() -> None:
+    tried: list[tuple[float, bool]] = []
+
+    def probe(rate_qps: float, check: bool) -> bool:
+        tried.append((rate_qps, check))
+        return True
+
+    assert highest_rate(probe, 100.0, MAX_PROBES, most_qps=80.0) == 80.0
+    assert [rate for rate, _ in tried] == [50.0, 75.0, 80.0, 80.0] and tried[-1][1]
+    tried.clear()
+    assert highest_rate(probe, 1000.0, MAX_PROBES, most_qps=80.0) == 80.0 and tried == [(80.0, False), (80.0, True)]
+    below = highest_rate(lambda rate_qps, _: rate_qps < 60, 100.0, MAX_PROBES, most_qps=80.0)
+    assert below is not None and below < 60

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import json
 import random
 import time
@@ -465,3 +466,25 @@ def test_warm_up_is_bounded_by_its_cap(tmp_path: Path, clock: Clock, cap: int, s
     closed_loop(adapter, job, out, partial(planned_queries, job), done)
     out.close()
     assert done.warmup_steady is steady and not (tmp_path / MEASUREMENT).exists()
+
+
+def test_a_limited_rate_sleeps_before_each_query_and_never_in_its_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, slept = [0], []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        now[0] += round(seconds * 1e9)
+
+    monkeypatch.setattr(scenarios, "perf_counter_ns", lambda: now[0])
+    monkeypatch.setattr(scenarios.time, "sleep", sleep)
+    pace, starts = scenarios.Pace(10.0), []
+    for number, _ in enumerate(pace.each(SAMPLE)):
+        starts.append(now[0])
+        now[0] += 350_000_000 if number == 3 else 30_000_000  # a slow answer needs no pause behind it
+    gaps = [after - before for before, after in itertools.pairwise([0, *starts])]
+    assert gaps == [100_000_000] * 4 + [350_000_000] + [100_000_000] * 3
+    assert slept == pytest.approx([0.1, *[0.07] * 3, *[0.07] * 3]) and pace.held == 7
+
+
+def test_an_unlimited_rate_has_no_pace() -> None:
+    assert scenarios.QueryRunner(Least({}, Envelope("e", 1, 1), Path()), job_fixtures.spec(), None).pace is None

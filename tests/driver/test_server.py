@@ -256,3 +256,16 @@ def test_connections_are_doubled_until_a_service_answers_no_faster(tmp_path: Pat
     assert wrong is None and incomplete(job, measured, found) is None
     wall_s = sum(40 / probe.rate_qps for probe in measured.probes)
     assert 0 < worked_s(job, [sample for sample in found if sample.trial >= 0]) <= 1.01 * wall_s
+
+
+@pytest.mark.parametrize(("max_qps", "capped"), [(100.0, True), (100_000.0, False)])
+def test_connections_stop_where_the_limit_of_the_rate_decides(tmp_path: Path, max_qps: float, capped: bool) -> None:
+    url = "http://127.0.0.1:8080"
+    job = spec(20, scenario="offline", service_url=url, max_qps=max_qps, warmup=(Query("w", "warm"),))
+    measured = run(tmp_path, adapter(lambda _: 0.002, width=4), job, server.connections)
+    assert measured.capped is capped
+    if capped:
+        assert [probe.streams for probe in measured.probes] == [1, 1] and measured.rate_qps <= 106
+    found, _, wrong = read_samples(LaunchRequest(job, Prepared(None, "", "", ""), tmp_path, tmp_path, tmp_path))
+    assert wrong is None and incomplete(job, measured, found) is None
+    assert max(sample.latency_ns for sample in found) < 1e9, "the pause is in no latency"

@@ -176,3 +176,13 @@ def test_open_loop_uses_the_last_answer_and_not_the_busy_time() -> None:
     assert trial.contradiction() is None
     trial.lasts(200, claimed_ms=100)
     assert trial.contradiction() is not None
+
+
+def test_the_pause_of_a_limited_rate_is_explained_and_nothing_beyond_it() -> None:
+    trial = Trial(5, replace(SPEC, max_qps=10.0))
+    for query_ms, wrong in ((100.05, None), (120, "the image claims 0.500 of 12.000 s")):
+        trial.lasts(query_ms)
+        # It sleeps meanwhile: it neither works nor waits for a CPU.
+        trial.readings = tuple(replace(reading, cpu_ns=7, wait_ns=7) for reading in trial.readings)
+        found = trial.contradiction()
+        assert found is None if wrong is None else wrong in str(found)

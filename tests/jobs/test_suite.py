@@ -66,6 +66,8 @@ def test_paper_protocol_runs_all_trials_in_one_process(tmp_path: Path) -> None:
 
 
 # What stands in the place of ``LEAST``'s words, or behind it, and the mistake.
+# A service that runs already.
+RUNNING = 'url = "{}"\nsystems = ["null-service"]\ndatasets = ["scifact"]\n'
 MISTAKES = [
     (LEAST.replace("systems", "system"), "unknown key 'system'. Did you mean 'systems'"),
     (LEAST + "[hardware.tiny]\nzzz = 3\n", "unknown key 'hardware.tiny.zzz'; known keys: cpus, gpus, memory, pids"),
@@ -122,6 +124,20 @@ MISTAKES = [
     (TWO + "[sweep.bm25]\nk1 = [1.2, 1.2]\n", "1.2 comes twice"),
     (TWO + "[sweep.bm25]\nk1 = 1.2\n", "sweep.bm25.k1"),
     (TWO + "[sweep]\nbm25 = {}\n", "sweep.bm25"),
+    (RUNNING.format("http://alice:secret@host"), "key 'url': it has a user or a password in it; set HARNESS_SERVICE_"),
+    (RUNNING.format("http://host?key=secret"), "key 'url': it has more than an address"),
+    (RUNNING.format("ftp://host"), "key 'url': it is no address of a service; write http://HOST:PORT"),
+    (RUNNING.format("http://host:99999"), "key 'url': it is no address"),
+    ('profiles = ["cpu1-mem1"]\n' + RUNNING.format("http://host"), "key 'profiles': harness cannot limit a service"),
+    ('scenarios = ["server"]\n' + RUNNING.format("http://host"), "key 'scenarios': server sends many queries at once"),
+    (RUNNING.format("http://host") + "[service]\nbuild = true\n", "key 'service.build': harness builds only into"),
+    (
+        RUNNING.format("http://host") + '[service]\nbuild = true\nparams = {index = "products"}\n',
+        "set service.params.index to a name such as harness-0a1b2c3d",
+    ),
+    (RUNNING.format("http://host") + '[service]\ninstance = "a"\nusd_per_hour = 1\n', "both give a price; keep one"),
+    (LEAST + "[protocol]\nmax_qps = 5\n", "key 'protocol.max_qps': only a service that runs already has it"),
+    (LEAST + "[service]\nusd_per_hour = 1\n", "key 'service': only a service that runs already has it"),
 ]
 
 
@@ -129,7 +145,17 @@ MISTAKES = [
 def test_each_mistake_is_reported_in_one_line(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(FileError, match=rf"^{tmp_path}/my-suite.toml: .*{re.escape(message)}") as caught:
         load(tmp_path, text)
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(caught.value) and "secret" not in str(caught.value)
+
+
+def test_a_running_service_is_asked_gently_and_limited_by_nothing(tmp_path: Path) -> None:
+    loaded = load(tmp_path, RUNNING.format("https://host/prefix") + "[protocol]\ntrials = 7\n")
+    protocol = loaded.protocol
+    assert (protocol.trials, protocol.warmup_cap, protocol.repeats, protocol.max_qps) == (7, None, 0, None)
+    assert loaded.envelopes() == {"attached": Envelope("attached", 0, 0)}
+    assert [cell.names for cell in loaded.cells()] == [("null-service", "scifact", "single_stream", "attached")]
+    again = suite.parse(loaded.model_dump(mode="json"), tmp_path / "again.toml")
+    assert again.model_dump(exclude={"name"}) == loaded.model_dump(exclude={"name"})
 
 
 def test_groups_tie_systems_to_datasets_and_profiles(tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def test_plan_finds_the_jobs_done_and_readers_need_no_launcher(
     assert verified.exit_code == 0, verified.output
     unknown = call("plan", "test-suite.toml", "--launcher", "nice", "--results", "results")
     assert unknown.exit_code == 2
-    assert "unknown launcher 'nice'; known: apptainer, docker, fake, process" in unknown.stderr
+    assert "unknown launcher 'nice'; known: apptainer, attached, docker, fake, process" in unknown.stderr
     monkeypatch.syspath_prepend(measured.folder / "site")
     planned = call("plan", "test-suite.toml", "--launcher", "nice", "--results", "results", "--format", "csv")
     assert planned.exit_code == 0 and "to do" not in planned.stdout, planned.output
@@ -158,7 +158,7 @@ def test_two_distributions_with_one_name_are_refused(tmp_path: Path, monkeypatch
         monkeypatch.syspath_prepend(tmp_path / name)
     with pytest.raises(UsageError, match=r"launcher 'odd' of one .* both add a launcher 'odd'; uninstall one of them"):
         launchers.load("odd")
-    assert launchers.names() == ["docker", "apptainer", "process", "fake", "odd"]
+    assert launchers.names() == ["docker", "apptainer", "process", "attached", "fake", "odd"]
 
 
 def test_a_package_cannot_take_the_name_of_a_launcher_of_harness(

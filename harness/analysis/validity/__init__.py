@@ -119,11 +119,25 @@ def _isolation(result: Result) -> Iterator[Doubt]:
     text = f"isolation: {isolation.name}: {isolation.sentence}"
     if isolation.scripted:
         yield invalid(Cause.ISOLATION, text)
+    elif isolation.attached:
+        yield remark(Cause.ISOLATION, f"{text}; compare it with rows of this kind alone, asked from the same machine")
+        yield from _pace(result)
     elif isolation.mark:
         docker = again(result.spec.cell, launcher="docker")
         held = "memory_bytes" in isolation.enforced
         what = "compare it with rows of this isolation" if held else f"not comparable with container results; {docker}"
         yield remark(Cause.ISOLATION, f"{text}; {what}")
+
+
+def _pace(result: Result) -> Iterator[Doubt]:
+    """Say which limit of queries a second a job kept, and whether it ended the search."""
+    measured = result.measured
+    if measured is None or measured.max_qps is None:
+        return
+    limit = f"max_qps: at most {measured.max_qps:g} queries a second were sent"
+    if measured.capped:
+        limit += "; this limit, not the service, ended the search, so the service may answer more"
+    yield remark(Cause.ISOLATION, limit)
 
 
 def _preparation(results: Sequence[Result]) -> Iterator[Doubt]:

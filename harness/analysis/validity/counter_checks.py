@@ -218,7 +218,7 @@ def _placement(results: Sequence[Result]) -> Iterator[Doubt]:
         yield Doubt(
             Cause.SHARED_HOST, f"other jobs of AWS Batch may have run on the same host{of_jobs(shared, len(results))}"
         )
-    if any(result.page_cache is None for result in results):
+    if any(result.page_cache is None for result in results) and not results[0].isolation.attached:
         yield remark(
             Cause.PAGE_CACHE,
             "the index's pages were not dropped from the host's page cache first, so load may be a warm one",
@@ -228,6 +228,7 @@ def _placement(results: Sequence[Result]) -> Iterator[Doubt]:
 def _client(results: Sequence[Result]) -> Iterator[Doubt]:
     """Find a service's client on the server's CPUs, or one that had no time left to send more queries."""
     served = [result for result in results if is_service(result)]
+    placements = [result.observed.placement for result in served if result.isolation.attached]
     shared = [
         placement.cpus
         for result in served
@@ -236,6 +237,8 @@ def _client(results: Sequence[Result]) -> Iterator[Doubt]:
     if shared:
         where = of_jobs(len(shared), len(results))
         yield Doubt(Cause.CLIENT, f"client beside server: both had CPUs {format_list(shared[0])}{where}")
+    if any(placement and {*placement.client_cpus} & {*placement.harness_cpus} for placement in placements):
+        yield Doubt(Cause.CLIENT, "the client had to share its one CPU with harness itself")
     if results[0].spec.cell.scenario == "single_stream":
         return  # the client rests while the server works
     if worst := _worst([_client_busy(result.observed.counters) for result in served], MAX_CLIENT):

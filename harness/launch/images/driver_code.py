@@ -21,7 +21,7 @@ ALIKE: dict[int, tuple[str, ...]] = {
         "59163b1c521dd3b0bb4d41877f28b2abc10905e7918717fe11a1d815a11f8c3a",
         "a7f626930623448cee6ff1bc7bac325a2524599bf623e2204c49aa6940dd16e3",
         "7909fc5eac49b910661b4ce4f6d80e806f2b282e1b24bb4218407e9e921000eb",
-        "c497ef7adeffa33dea43d6671ef8c11b83a413af0fb9c50ad1d19dca11eee797",
+        "f65b2f8f5ca87e20c9111f48e74e82e00f2db91ae3aef001f3b55d6dac135782",
     ),
 }
 

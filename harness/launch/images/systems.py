@@ -124,6 +124,12 @@ class ServiceSettings(ConfigModel):
         description="the server writes into its index folder while it only answers queries, so each job gets a copy",
     )
 
+    removes: bool = Field(
+        default=False,
+        description="the adapter removes an index from its service (`remove`), so that `harness attach --build` may"
+        " build one there, named by the parameter `index`",
+    )
+
     image: str | None = Field(
         default=None,
         pattern=r"^([a-z0-9][a-z0-9._/:-]*@)?sha256:[0-9a-f]{64}$",
@@ -435,6 +441,23 @@ class System(SystemSettings, EngineSettings):
                 "components": tuple(_varied_component(part, params, grid) for part in self.components),
             }
         )
+
+    def with_params(self, params: Mapping[str, Scalar]) -> System:
+        """Return the system with other values of some parameters.
+
+        Raises:
+            UsageError: it has no such parameter.
+        """
+        for key in params:
+            if key not in self.params:
+                hint = nearest_or_known(key, self.params, label="it has")
+                raise UsageError(f"{self.name} has no parameter {key!r}{hint}")
+        changed = {
+            kind: {**own, **{key: value for key, value in params.items() if key in own}}
+            for kind in PARAMETERS
+            if (own := getattr(self, kind))
+        }
+        return self.model_copy(update=changed)
 
     def for_job(
         self,

@@ -6,9 +6,14 @@ function hardwareOf({ cpus, gpus }) {
   return `${cpus}-${gpus}`;
 }
 
+// Rows with a limit; a service that ran already has none that is known.
+function limitedRows(view) {
+  return rowsOf(view).filter((row) => row.memory);
+}
+
 // Each number of CPUs and GPUs with its number of memory limits, most limits first.
 function envelopesOf(view) {
-  const rows = rowsOf(view);
+  const rows = limitedRows(view);
   const limits = (name) => unique(rows.filter((row) => hardwareOf(row) === name).map((row) => row.memory)).length;
   const known = unique(rows.map(hardwareOf)).sort();
   return known.map((name) => [name, limits(name)]).sort((a, b) => b[1] - a[1]);
@@ -28,7 +33,7 @@ function envelopeLabel(name) {
 function memoryRows(view) {
   const latency = axisValues("latency", view.state).value;
   const chosen = chosenEnvelope(view);
-  const rows = rowsOf(view).filter((row) => hardwareOf(row) === chosen).sort((a, b) => a.memory - b.memory);
+  const rows = limitedRows(view).filter((row) => hardwareOf(row) === chosen).sort((a, b) => a.memory - b.memory);
   const ran = rows.filter((row) => !Number.isNaN(latency[row.number]));
   const systems = bestOfSystems(ran, view, MOST_SYSTEMS).map(({ system }) => system);
   return { latency, chosen, rows, ran, systems };

@@ -12,7 +12,7 @@ function load(json) {
   content.rows.forEach((row, number) => {
     const { dataset, scenario } = content.groups[row.place];
     Object.assign(row, { number, dataset, scenario });
-    fillTexts(row, [...ROW_TEXTS, "publishedType"]);
+    fillTexts(row, [...ROW_TEXTS, "publishedType", "attached"]);
     row.bill = row.bill || {};
     row.findings = (row.findings || []).map(([cause, validity, text]) => ({ cause, validity, text: textOf(text) }));
     if (row.sweep) {

@@ -117,7 +117,8 @@ function figuresOf(row, view) {
 
 function jobOf(row) {
   const memory = row.nominal ? `${bytes(row.nominal)} (limit ${bytes(row.memory)})` : bytes(row.memory);
-  const hardware = [count(row.cpus, "CPU"), memory, row.gpus && count(row.gpus, "GPU")].filter(Boolean).join(", ");
+  const limits = [count(row.cpus, "CPU"), memory, row.gpus && count(row.gpus, "GPU")].filter(Boolean).join(", ");
+  const hardware = row.attached || limits;
   return [
     ["origin", row.origin],
     ["suite", row.suite],
@@ -132,12 +133,13 @@ function jobOf(row) {
 }
 
 function environmentPart(row) {
+  if (row.attached) return element("p", null, `${row.attached}: the service ran already, and harness saw no machine.`);
   if (row.machine === undefined) return element("p", null, "Published, not measured here: no environment is known.");
   return facts(content.machines[row.machine].map(([label, text]) => [label, textOf(text)]));
 }
 
 function againPart(row) {
-  if (row.machine === undefined) {
+  if (!row.again) {
     return element("p", null, "Nothing of this row was run here, so nothing here repeats it.");
   }
   const words = `SUITE is the file of the suite “${row.suite}”; stored jobs stay, and are compared with.`;

@@ -86,7 +86,8 @@ function costText(row, state) {
   const machine = { ...at, memory: plain(at.memory / 2 ** 30, 6), price: figures.price, term, region, date };
   const model = row.scenario === "single_stream" ? templates.sequential : templates.saturated;
   const note = at.note && at.note.slice(0, 1).toUpperCase() + at.note.slice(1) + (at.note.endsWith(".") ? "" : ".");
-  return [filled(model, figures), filled(templates.machine, machine), note].filter(Boolean).join(" ");
+  const priced = at.vcpus ? filled(templates.machine, machine) : ""; // a price that the user gave has no machine
+  return [filled(model, figures), priced, note].filter(Boolean).join(" ");
 }
 
 // The arithmetic of a row's bill at the chosen traffic and prices, in the words of harness/report/explain.py.

@@ -20,6 +20,7 @@ from harness.estimate import Estimate
 from harness.pricing import bill, bill_curve, prices
 from harness.report import explain, row_figures
 from harness.report.figures import Figure, Place
+from harness.report.hardware import hardware
 from harness.report.plots import curves
 from harness.results.schema import glob_of
 from harness.untrusted import ForeignText, Text, one_line
@@ -84,7 +85,7 @@ def rounded(value: float | None, digits: int | None) -> float | int | None:
 
 
 # Rows with the same need are priced on the same machine, with the same words.
-MachineNeed = tuple[str | None, int, int, int, int | None, str | None, ForeignText | None]
+MachineNeed = tuple[str | None, int, int, int, int | None, str | None, ForeignText | None, bool, object]
 
 
 def all_tariffs(chosen: Tariff) -> tuple[Tariff, ...]:
@@ -105,7 +106,9 @@ def machine_need(row: Row) -> MachineNeed:
     """Return the facts of a row that decide which machine prices it."""
     measured_type = None if row.machine is None else row.machine.instance_type
     envelope = (row.cpus, row.memory_bytes, row.gpus, row_pricing.gpu_memory_bytes(row))
-    return row.published_type, *envelope, row_pricing.measured_architecture(row), measured_type
+    told = (row.told.instance, row.told.usd_per_hour) if row.told else None
+    measured = row_pricing.measured_architecture(row), measured_type
+    return row.published_type, *envelope, *measured, row.isolation.attached, told
 
 
 def snapshot_records(
@@ -275,9 +278,10 @@ def _names(row: Row, place: int, shared: SharedValues) -> dict[str, Any]:
         "need": shared.need(row),
         "machine": shared.machine(row.machine),
         "again": None
-        if row.machine is None
+        if row.machine is None and not row.isolation.attached
         else shared.number(command("run", "SUITE", fresh=True, only=glob_of(cell_of(row)))),
         "publishedType": shared.number(row.published_type),
+        "attached": shared.number(hardware(row)) if row.isolation.attached else None,
         "started": row.started_at,
         "jobs": row.jobs,
         "attempts": row.attempts,

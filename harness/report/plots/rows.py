@@ -290,7 +290,9 @@ def make_memory(rows: PlotRows) -> Drawing:
     others = []
     for row in rows.table.rows:
         unusable = row.validity is Validity.INVALID or LATENCY.read(row).value is None
-        if row.outcome in (Outcome.NOT_APPLICABLE, Outcome.INTERRUPTED) or (row.outcome is Outcome.OK and unusable):
+        if row.isolation.attached:
+            others.append((row, "harness does not know the limits of a service that ran already"))
+        elif row.outcome in (Outcome.NOT_APPLICABLE, Outcome.INTERRUPTED) or (row.outcome is Outcome.OK and unusable):
             others.append((row, reason_not_ranked(row, ()) or "no latency"))
         else:
             limits[row.cpus, row.gpus, row.system].append(row)

@@ -5,8 +5,10 @@ A retry would be a second latency of the same query, so a query that fails has f
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
+import os
 import socket
 import ssl
 import threading
@@ -29,7 +31,7 @@ class HttpClient:
     Args:
         url: the server's address, ``http://host:port`` or ``https://host/prefix``.
         timeout_s: the longest wait for a reply's next bytes.
-        headers: sent with each request.
+        headers: sent with each request; the credentials of a service that runs already come from the environment.
     """
 
     def __init__(self, url: str, timeout_s: float = 60.0, headers: Mapping[str, str] | None = None) -> None:
@@ -40,7 +42,7 @@ class HttpClient:
         self._port = address.port or (443 if address.scheme == "https" else 80)
         self._tls = ssl.create_default_context() if address.scheme == "https" else None
         self._timeout_s = timeout_s
-        self._headers = {"Accept": "application/json", **(headers or {})}
+        self._headers = {"Accept": "application/json", **authorization(), **(headers or {})}
         self._of_thread = threading.local()
 
     def get(self, path: str) -> Any:
@@ -102,11 +104,31 @@ class HttpClient:
         return connection  # type: ignore[no-any-return]
 
 
+def authorization() -> dict[str, str]:
+    """Return the header for ``HARNESS_SERVICE_TOKEN``, else for ``HARNESS_SERVICE_USER`` and its password, if set."""
+    if token := os.environ.get("HARNESS_SERVICE_TOKEN"):
+        return {"Authorization": f"Bearer {token}"}
+    if user := os.environ.get("HARNESS_SERVICE_USER"):
+        pair = f"{user}:{os.environ.get('HARNESS_SERVICE_PASSWORD', '')}"
+        return {"Authorization": f"Basic {base64.b64encode(pair.encode('utf-8')).decode('ascii')}"}
+    return {}
+
+
+def runs_already() -> bool:
+    """Return whether the service ran before the job: then a client asks it once, and waits for nothing."""
+    return bool(os.environ.get("HARNESS_SERVICE_RUNS"))
+
+
 def wait_until(ready: Callable[[], object]) -> None:
     """Call ``ready`` until it returns something true; it may raise QueryFailed until the server listens.
 
-    The host ends a job whose server is never ready (``load_timeout_s``), so this has no limit of its own.
+    The host ends a job whose server is never ready (``load_timeout_s``), so this has no limit of its own.  A service
+    that runs already is asked once, and its failure is the client's.
     """
+    if runs_already():
+        if not ready():
+            raise QueryFailed("the service answers that it is not ready")
+        return
     while True:
         try:
             if ready():
