@@ -376,6 +376,8 @@ class Suite(ConfigModel):
     def scenario_params(self, scenario: str) -> ScenarioParams:
         """Return the parameters of a scenario."""
         given = {"offline": self.offline.model_dump(), "server": self.server.model_dump()}
+        # As results are read: 95 and 95.0 have different hashes.
+        given["server"]["latency_percentile"] = float(self.server.latency_percentile)
         return ScenarioParams(**given.get(scenario, {}))
 
     def allows(self, system: str, profile: str) -> bool:

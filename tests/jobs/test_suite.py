@@ -5,14 +5,17 @@ from __future__ import annotations
 import itertools
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
+from pydantic import TypeAdapter
 
 from harness.analysis import published as published_tables
 from harness.datasets import dataset_name
-from harness.driver.records import Envelope, Outcome
+from harness.driver.records import Envelope, Outcome, ScenarioParams, digest, to_json
 from harness.errors import FileError, UnknownName
 from harness.jobs import suite
+from harness.jobs.suite import Scenario
 from harness.launch.images import catalog
 from harness.pricing import instances
 from harness.results.schema import SweepPoint
@@ -310,3 +313,12 @@ def test_firstp_of_swept_systems_has_the_same_parameters_or_is_one_of_them(tmp_p
     assert suite.parse(named.model_dump(mode="json"), tmp_path / "again.toml").firstp == named.firstp
     one = load(tmp_path, TWO + '[sweep.bm25]\nk1 = [1, 2, 3]\n[firstp]\nbm25 = "bm25-k1_1"\n')
     assert one.firstp == {"bm25-k1_2": "bm25-k1_1", "bm25-k1_3": "bm25-k1_1"}
+
+
+@pytest.mark.parametrize("scenario", get_args(Scenario))
+def test_parameters_of_a_scenario_have_the_hash_of_what_is_read_back(tmp_path: Path, scenario: str) -> None:
+    """Else a finished job would never count as done."""
+    path = tmp_path / "all.toml"
+    path.write_text('systems = ["bm25"]\ndatasets = ["scifact"]\nprofiles = ["cpu1-mem1"]\n', encoding="utf-8")
+    planned = suite.load(path).scenario_params(scenario)
+    assert digest(planned) == digest(TypeAdapter(ScenarioParams).validate_json(to_json(planned)))
