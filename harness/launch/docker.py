@@ -15,6 +15,7 @@ import psutil
 import requests
 from docker.models.images import Image as DockerImage
 
+from harness.config import page
 from harness.driver import cgroup
 from harness.errors import EngineError, ImageError, UsageError
 from harness.filesystem import has_died
@@ -98,6 +99,16 @@ class DockerLauncher(Launcher):
         with engine_errors():
             version = str(self.client.version()["Version"])
         return f"Podman {version}" if podman.is_engine(self.client) else version
+
+    def cannot_run(self, system: System) -> str | None:
+        """Return why no server of the system can be started, or None."""
+        for part in system.parts:
+            if part.service and not part.service.image and not (part.engine_dir / "service.py").is_file():
+                return (
+                    f"no image of {part.engine}'s server is pinned: add image to [service] in a copy of its engine's"
+                    f" folder ({page('docs/guides/services.md')}), or ask a server that runs (harness attach)"
+                )
+        return super().cannot_run(system)
 
     def recipe(self, system: System) -> str:
         """Hash the inputs of the image; where no engine answers, of the image for this host's platform."""

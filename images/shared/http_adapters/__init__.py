@@ -2,21 +2,17 @@
 
 Not tried here: they are written after the services' documentation, and tests play answers composed after its pages.
 Whoever measures such a service makes an engine of it, a folder whose ``adapter.py`` names one of these classes
-``ENGINE``, and whose ``engine.toml`` shares ``http_adapters``, ``service_client``, ``parameter_names``, ``ranking``.
-
-Credentials come from the environment alone: ``HARNESS_SERVICE_TOKEN``, or ``HARNESS_SERVICE_USER`` and
-``HARNESS_SERVICE_PASSWORD``.
+``ENGINE``, and whose ``engine.toml`` shares ``http_adapters``, ``service_client``, ``parameter_names``, ``ranking``;
+``images/opensearch`` is one.
 """
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import json
-import os
 import threading
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,70 +22,9 @@ from service_client import HttpClient, wait_until
 from harness.driver.adapter import Adapter, Corpus, Document, QueryFailed
 from harness.driver.records import Envelope, Scalar
 
-USER, PASSWORD, TOKEN = "HARNESS_SERVICE_USER", "HARNESS_SERVICE_PASSWORD", "HARNESS_SERVICE_TOKEN"
 # A request of a build may merge or index everything.
 _BUILD_TIMEOUT_S = 6 * 3600.0
 _REFUSED = ("status 401:", "status 403:")
-_HIDDEN = "***"
-
-
-class Credentials:
-    """What a service asks for, from the environment; no message shows it.
-
-    Attributes:
-        headers: that each request carries.
-    """
-
-    def __init__(self, environment: Mapping[str, str], auth_header: str, auth_scheme: str) -> None:
-        token, user, password = (environment.get(name, "") for name in (TOKEN, USER, PASSWORD))
-        if bool(user) != bool(password):
-            raise ValueError(f"{USER} and {PASSWORD} go together, and one of them is not set")
-        if token and user:
-            raise ValueError(f"both {TOKEN} and {USER} are set; set one of them")
-        if not (token.isascii() and (token + "x").isprintable()):
-            raise ValueError(f"{TOKEN} has characters that no header can carry")
-        basic = base64.b64encode(f"{user}:{password}".encode()).decode() if user else ""
-        self.headers: dict[str, str] = {}
-        if token:
-            self.headers = {auth_header: auth_scheme + token}
-        elif basic:
-            self.headers = {"Authorization": f"Basic {basic}"}
-        self._secrets = [secret for secret in (token, password, basic) if secret]
-
-    def hide(self, text: str) -> str:
-        """Return a message without what is secret in it: a server may repeat what it was sent."""
-        for secret in self._secrets:
-            text = text.replace(secret, _HIDDEN)
-        return text
-
-
-class Client:
-    """An :class:`HttpClient` with credentials that no failure shows."""
-
-    def __init__(self, url: str, credentials: Credentials, timeout_s: float = 60.0) -> None:
-        self._http = HttpClient(url, timeout_s, credentials.headers)
-        self._credentials = credentials
-
-    def ask(self, method: str, path: str, body: bytes | None = None, kind: str = "application/json") -> Any:
-        """See :meth:`HttpClient.ask`."""
-        with self._hidden():
-            return self._http.ask(method, path, body, kind)
-
-    def get(self, path: str) -> Any:
-        """See :meth:`HttpClient.get`."""
-        with self._hidden():
-            return self._http.get(path)
-
-    def close(self) -> None:
-        """See :meth:`HttpClient.close`."""
-        self._http.close()
-
-    @contextlib.contextmanager
-    def _hidden(self) -> Iterator[None]:
-        try:
-            yield
-        except QueryFailed as error:
-            raise QueryFailed(self._credentials.hide(str(error))) from None
 
 
 class HttpService(Adapter):
@@ -99,12 +34,11 @@ class HttpService(Adapter):
     """
 
     parameters: tuple[str, ...]  # besides ``connections``
-    auth_header, auth_scheme = "Authorization", "Bearer "  # of a token
+    token = ("Authorization", "Bearer ")  # its header, and the word before it
 
     def __init__(self, params: dict[str, Scalar], envelope: Envelope, assets: Path) -> None:
         super().__init__(params, envelope, assets)
         parameter_names.check(params, (*self.parameters, "connections"), "this engine")
-        self.credentials = Credentials(os.environ, self.auth_header, self.auth_scheme)
         self._of_thread = threading.local()
         self._facts: dict[str, str] = {}
         self._threads: dict[str, int] = {}
@@ -123,13 +57,17 @@ class HttpService(Adapter):
         Raises:
             RuntimeError: it refuses the credentials.
         """
-        self.http = Client(self.service_url, self.credentials)
+        self.http = self.client(self.service_url)
         self.wait(self.ready)
         self._facts, self._threads = self.learn()
 
+    def client(self, url: str, timeout_s: float = 60.0) -> HttpClient:
+        """Return a client with the service's kind of credentials."""
+        return HttpClient(url, timeout_s, token=self.token)
+
     def connect_to_build(self) -> None:
         """Connect with a time-out that is meant for builds."""
-        self.http = Client(self.service_url, self.credentials, _BUILD_TIMEOUT_S)
+        self.http = self.client(self.service_url, _BUILD_TIMEOUT_S)
 
     def wait(self, ready: Any) -> None:
         """Call ``ready`` until it returns something true.
@@ -143,7 +81,8 @@ class HttpService(Adapter):
                 return ready()
             except QueryFailed as error:
                 if str(error).startswith(_REFUSED):
-                    raise RuntimeError(f"the service refuses the credentials of {TOKEN} or {USER}: {error}") from None
+                    names = "HARNESS_SERVICE_TOKEN, or HARNESS_SERVICE_USER and HARNESS_SERVICE_PASSWORD"
+                    raise RuntimeError(f"the service refuses the credentials of {names}: {error}") from None
                 raise
 
         wait_until(asked)

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from harness.driver.adapter import Corpus, QueryFailed
-from harness.driver.records import Hit
+from harness.driver.records import Envelope, Hit, Scalar
 from http_adapters import HttpService, batches, contents, number, to_json, understood
 
-_INDEX = "/documents"
 # The documentation advises 1,000 to 5,000 documents and 5 to 15 MB a request.
 _BULK_DOCUMENTS, _BULK_CHARACTERS = 1000, 5_000_000
 
@@ -26,11 +26,22 @@ class OpenSearch(HttpService):
     One shard without copies, so that scores count all documents.  ``took``, whole milliseconds, is the stage
     ``retrieve``.
 
-    Parameters: ``analyzer`` (built in, such as ``english``), ``k1``, ``b``, ``force_merge`` (into one segment), of the
-    build; ``connections``.
+    Parameters of the build: ``analyzer`` (built in, such as ``english``), ``k1``, ``b``, ``force_merge`` (into one
+    segment).  Of the search: ``index``; ``fields`` (names with commas between: of several, the best one counts);
+    ``tie`` (the field that orders equal scores; without it, the order in the index does); ``connections``.
     """
 
-    parameters = ("analyzer", "k1", "b", "force_merge")
+    parameters = ("analyzer", "k1", "b", "force_merge", "index", "fields", "tie")
+
+    def __init__(self, params: dict[str, Scalar], envelope: Envelope, assets: Path) -> None:
+        super().__init__(params, envelope, assets)
+        self._index = f"/{quote(str(self.params['index']), safe='')}"
+        fields = [name.strip() for name in str(self.params["fields"]).split(",") if name.strip()]
+        if not fields:
+            raise ValueError("fields names no field; give the names of text fields, with commas between")
+        self._fields = fields
+        tie = str(self.params["tie"])
+        self._sort: list[Any] = [{"_score": "desc"}, {tie: "asc"} if tie else "_doc"]
 
     def build(self, corpus: Corpus, index_dir: Path, progress: Callable[[int], None]) -> None:  # noqa: ARG002
         """Create the index, send the documents in bulk, merge them, and make them searchable.
@@ -40,32 +51,32 @@ class OpenSearch(HttpService):
         """
         self.connect_to_build()
         self.wait(lambda: self._healthy(""))
-        self.http.ask("PUT", _INDEX, to_json(self._definition()))
+        self.http.ask("PUT", self._index, to_json(self._definition()))
         done = 0
         for batch in batches(corpus, _BULK_DOCUMENTS, _BULK_CHARACTERS):
             lines = []
             for _, document in batch:
                 lines.append(to_json({"index": {"_id": document.doc_id}}))
                 lines.append(to_json({"doc_id": document.doc_id, "contents": contents(document)}))
-            answer = self.http.ask("POST", f"{_INDEX}/_bulk", b"\n".join(lines) + b"\n", "application/x-ndjson")
+            answer = self.http.ask("POST", f"{self._index}/_bulk", b"\n".join(lines) + b"\n", "application/x-ndjson")
             _check_bulk(answer, len(batch))
             done += len(batch)
             progress(done)
         if self.params["force_merge"]:
-            _check_shards(self.http.ask("POST", f"{_INDEX}/_forcemerge?max_num_segments=1"))
-        _check_shards(self.http.ask("POST", f"{_INDEX}/_flush"))
-        _check_shards(self.http.ask("POST", f"{_INDEX}/_refresh"))
+            _check_shards(self.http.ask("POST", f"{self._index}/_forcemerge?max_num_segments=1"))
+        _check_shards(self.http.ask("POST", f"{self._index}/_flush"))
+        _check_shards(self.http.ask("POST", f"{self._index}/_refresh"))
 
     def verify_index(self, corpus: Corpus, index_dir: Path) -> None:  # noqa: ARG002
         """Count the documents that a search sees."""
         with understood():
-            held = self.http.get(f"{_INDEX}/_count")["count"]
+            held = self.http.get(f"{self._index}/_count")["count"]
         if held != len(corpus):
             raise RuntimeError(f"the index holds {held} of {len(corpus)} documents")
 
     def ready(self) -> bool:
         """Wait for the index's shard, then for an answer to a search."""
-        if not self._healthy(_INDEX):
+        if not self._healthy(self._index):
             return False
         self.search("ready", 1)
         return True
@@ -82,14 +93,15 @@ class OpenSearch(HttpService):
 
     def search(self, query: str, k: int) -> Sequence[Hit]:
         """Send a search; a partial answer counts as none."""
+        one = {"match": {self._fields[0]: {"query": query}}}
         request = {
-            "query": {"match": {"contents": {"query": query}}},
+            "query": one if len(self._fields) == 1 else {"multi_match": {"query": query, "fields": self._fields}},
             "size": k,
             "_source": False,
             "track_total_hits": False,
-            "sort": [{"_score": "desc"}, {"doc_id": "asc"}],
+            "sort": self._sort,
         }
-        answer = self.http.ask("POST", f"{_INDEX}/_search?allow_partial_search_results=false", to_json(request))
+        answer = self.http.ask("POST", f"{self._index}/_search?allow_partial_search_results=false", to_json(request))
         with understood():
             if answer["timed_out"] or answer["_shards"]["failed"]:
                 raise QueryFailed("the service answered in part: it timed out, or a shard failed")
@@ -127,7 +139,7 @@ class OpenSearch(HttpService):
 class Elasticsearch(OpenSearch):
     """Elasticsearch; a token is an API key."""
 
-    auth_scheme = "ApiKey "
+    token = ("Authorization", "ApiKey ")
 
 
 def _check_bulk(answer: Any, documents: int) -> None:

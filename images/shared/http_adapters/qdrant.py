@@ -45,7 +45,7 @@ class Qdrant(HttpService):
     """
 
     parameters = ("distance", "m", "ef_construct", "indexing_threshold_kb", "hnsw_ef", "exact")
-    auth_header, auth_scheme = "api-key", ""
+    token = ("api-key", "")
 
     @abstractmethod
     def embedder(self) -> Embedder:

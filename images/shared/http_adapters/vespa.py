@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from harness.driver.adapter import Corpus, Document, QueryFailed
 from harness.driver.records import Hit
-from http_adapters import Client, HttpService, contents, number, to_json, understood
+from http_adapters import HttpService, contents, number, to_json, understood
 
 _TIMEOUT = "60s"  # Vespa's own is half a second, after which it answers in part
 _SERVICES = """<?xml version="1.0" encoding="UTF-8"?>
@@ -160,7 +160,7 @@ class Vespa(HttpService):
     def _deploy(self) -> None:
         address = urlsplit(self.service_url)
         url = f"{address.scheme}://{address.hostname}:{int(self.params['deploy_port'])}"
-        self.http = Client(url, self.credentials, timeout_s=600.0)
+        self.http = self.client(url, timeout_s=600.0)
         self.wait(self._up)
         self.http.ask("POST", "/application/v2/tenant/default/prepareandactivate", self._package(), "application/zip")
         self.http.close()

@@ -32,9 +32,16 @@ class HttpClient:
         url: the server's address, ``http://host:port`` or ``https://host/prefix``.
         timeout_s: the longest wait for a reply's next bytes.
         headers: sent with each request; the credentials of a service that runs already come from the environment.
+        token: the header of a token, and the word before it.
     """
 
-    def __init__(self, url: str, timeout_s: float = 60.0, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        timeout_s: float = 60.0,
+        headers: Mapping[str, str] | None = None,
+        token: tuple[str, str] = ("Authorization", "Bearer "),
+    ) -> None:
         address = urlsplit(url)
         if address.scheme not in ("http", "https") or not address.hostname:
             raise ValueError(f"{url!r} is no address of a service, as http://host:port is")
@@ -42,7 +49,7 @@ class HttpClient:
         self._port = address.port or (443 if address.scheme == "https" else 80)
         self._tls = ssl.create_default_context() if address.scheme == "https" else None
         self._timeout_s = timeout_s
-        self._headers = {"Accept": "application/json", **authorization(), **(headers or {})}
+        self._headers = {"Accept": "application/json", **authorization(*token), **(headers or {})}
         self._of_thread = threading.local()
 
     def get(self, path: str) -> Any:
@@ -104,10 +111,13 @@ class HttpClient:
         return connection  # type: ignore[no-any-return]
 
 
-def authorization() -> dict[str, str]:
-    """Return the header for ``HARNESS_SERVICE_TOKEN``, else for ``HARNESS_SERVICE_USER`` and its password, if set."""
+def authorization(header: str = "Authorization", scheme: str = "Bearer ") -> dict[str, str]:
+    """Return the header for ``HARNESS_SERVICE_TOKEN``, else for ``HARNESS_SERVICE_USER`` and its password, if set.
+
+    The launcher hides their values in all that a client leaves behind.
+    """
     if token := os.environ.get("HARNESS_SERVICE_TOKEN"):
-        return {"Authorization": f"Bearer {token}"}
+        return {header: scheme + token}
     if user := os.environ.get("HARNESS_SERVICE_USER"):
         pair = f"{user}:{os.environ.get('HARNESS_SERVICE_PASSWORD', '')}"
         return {"Authorization": f"Basic {base64.b64encode(pair.encode('utf-8')).decode('ascii')}"}

@@ -1,0 +1,5 @@
+"""The client of Elasticsearch; not tried here."""
+
+from http_adapters.opensearch import Elasticsearch
+
+ENGINE = Elasticsearch
