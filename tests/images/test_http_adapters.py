@@ -337,6 +337,13 @@ def test_refused_credentials_end_the_wait(make: Make, played: Played, status: in
     adapter.close()
 
 
+def test_an_index_that_was_built_in_a_running_service_is_removed(make: Make, played: Played) -> None:
+    path = "/harness-0a1b2c3d?ignore_unavailable=true"
+    played.play([{"request": {"method": "DELETE", "path": path}, "answer": {"acknowledged": True}}])
+    make("opensearch", index="harness-0a1b2c3d").remove()
+    played.check()
+
+
 def test_an_index_of_a_users_own_is_asked_by_its_fields(make: Make, played: Played) -> None:
     hits = [{"_id": "d1", "sort": [2.0, 7]}]
     body = {

@@ -104,7 +104,7 @@ def playing() -> Iterator[Played]:
             self.end_headers()
             self.wfile.write(text)
 
-        do_GET = do_POST = do_PUT = answer
+        do_GET = do_POST = do_PUT = do_DELETE = answer
 
         def log_message(self, *_: object) -> None:
             pass

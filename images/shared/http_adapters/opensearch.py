@@ -67,6 +67,12 @@ class OpenSearch(HttpService):
         _check_shards(self.http.ask("POST", f"{self._index}/_flush"))
         _check_shards(self.http.ask("POST", f"{self._index}/_refresh"))
 
+    def remove(self) -> None:
+        """Delete the index that ``build`` made, if it is there."""
+        self.connect_to_build()
+        self.http.ask("DELETE", f"{self._index}?ignore_unavailable=true")
+        self.http.close()
+
     def verify_index(self, corpus: Corpus, index_dir: Path) -> None:  # noqa: ARG002
         """Count the documents that a search sees."""
         with understood():
