@@ -28,6 +28,7 @@ from pydantic_core import core_schema
 from harness import filesystem
 from harness.compression import MAX_UNPACKED_BYTES, unpacked
 from harness.driver.records import MAX_PROBES, JobSpec, most_first_stage, values_of
+from harness.driver.update_plan import planned_updates
 from harness.errors import FileError
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ MAX_TEXT = 500
 _HIT_BYTES = 2048  # an id of 256 characters, escaped, and a score
 _SAMPLE_BYTES = 4096
 _FREE_BYTES = 16 << 20
+MAX_UPDATE_BYTES = 4096  # of a line of updates.jsonl
 
 # The largest stored file that is read or hashed.
 MAX_FILE_BYTES = 1 << 30
@@ -229,7 +231,16 @@ def max_trials(spec: JobSpec) -> int:
 
 def max_output_bytes(spec: JobSpec) -> int:
     """Return a generous bound of the bytes that an honest job leaves in ``out/``."""
-    return _FREE_BYTES + max_samples(spec) * max_line_bytes(spec)
+    updates = max_updates(spec) * MAX_UPDATE_BYTES
+    return _FREE_BYTES + max_samples(spec) * max_line_bytes(spec) + updates
+
+
+def max_updates(spec: JobSpec) -> int:
+    """Return the number of updates and checks that a job may report."""
+    if spec.updates is None:
+        return 0
+    planned = planned_updates(spec.seed, spec.first_trial, spec.updates, len(spec.sample))
+    return len(planned) + len(spec.updates.documents)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from checkpoints import debiasing, long_documents, small
 from harness.analysis.table import Cause, Table
 from harness.cli import main
-from harness.jobs import suite
+from harness.jobs import suite, suite_scenarios
 from harness.launch.images import catalog, driver_code
 from harness.launch.images.systems import Asset, EngineFile, SystemFile
 from harness.pricing import instances
@@ -42,8 +42,9 @@ def test_every_suite_key_is_described() -> None:
     for model in (
         suite.Suite,
         suite.SuiteProtocol,
-        suite.Offline,
-        suite.Server,
+        suite_scenarios.Offline,
+        suite_scenarios.Server,
+        suite_scenarios.Mixed,
         suite.Restriction,
         suite.Expectation,
         SystemFile,

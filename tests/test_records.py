@@ -95,6 +95,8 @@ def test_json_equals_that_of_deep_copies(indent: int | None) -> None:
     measured = Measurement(Outcome.OK, None, None, (Phase("a", 1, 2), Phase("b", 3, 4)), libraries={"ü": "1", "a": "2"})
     for record in (GOLDEN_SPEC, measured, FULL_SPEC.envelope):
         plain = dataclasses.asdict(record)
+        for name in ("query_qps", "update_qps", "deleted_share"):  # at their defaults, which older drivers do not know
+            plain.get("scenario_params", {}).pop(name, None)
         assert to_json(record, indent=indent) == to_json(plain, indent=indent)
         assert to_json([record], indent=indent) == to_json([plain], indent=indent)
     for other in (object(), Envelope, {1, 2}):

@@ -220,6 +220,8 @@ def reason_without_bill(row: Row, targets: Mapping[str, float]) -> str | None:
         return reason
     if row.price is None:
         return row.price_note or "it has no price"
+    if row.scenario == "mixed":
+        return "scenario mixed has no price: the queries share the engine's time with updates"
     if row.scenario not in ("single_stream", "server"):
         return f"scenario {row.scenario} has no latency of single queries"
     capacity = capacity_of(row)

@@ -11,13 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness import stats
-from harness.analysis import timings, validity
+from harness.analysis import timings, update_figures, validity
 from harness.analysis.pooling import Pool
 from harness.analysis.table import CpuUse, Latency, Timing
 from harness.analysis.timings import Timings
+from harness.analysis.update_records import UpdateFigures
 from harness.analysis.validity import machine_speed, sample_checks
 from harness.analysis.validity.findings import covers, trials_s
 from harness.driver.records import Outcome
+from harness.driver.update_plan import TRIALS
 from harness.errors import HarnessError, counted
 from harness.estimate import MIN_PROCESSES, Estimate, too_few_processes
 from harness.evaluation import trec
@@ -36,6 +38,8 @@ _NO_CPU = CpuUse()
 _SIZE = "parameters"
 # Upper ends of the bands of selectivity.
 _BANDS, _BAND_SLACK = (0.001, 0.01, 0.1, 0.5, 1.0), 1.1
+_FIXED_RATE = "scenario mixed: queries arrive at a fixed rate, so no throughput was sought; measure scenario server"
+_SHARED_CPU = "scenario mixed: queries and updates share the CPU time, which the kernel counts together"
 _NEGATIVE = "a sample has a negative time; let the adapter report a duration"
 
 
@@ -63,6 +67,7 @@ class CellSummary:
     facts: sample_checks.SampleFacts | None = None
     disagreements: int | None = None
     failed: int | None = None
+    updates: UpdateFigures | None = None
 
 
 def summarise(jobs: Sequence[StoredJob], *, rankings: bool = True) -> CellSummary:
@@ -79,7 +84,9 @@ def summarise(jobs: Sequence[StoredJob], *, rankings: bool = True) -> CellSummar
         budget = cell_budget()
         timed = timings.read((job.result.spec.job, job.samples(budget)) for job in jobs)
         two_stages = jobs[0].first_stage_path is not None
-        scenario = "server" if has_probes(results[0]) else results[0].spec.cell.scenario
+        is_mixed = results[0].spec.cell.scenario == "mixed"
+        scenario = "server" if has_probes(results[0]) or is_mixed else results[0].spec.cell.scenario
+        whole, timed = timed, (_during_updates(timed) if is_mixed else timed)
         facts = sample_checks.inspect(timed, _phases_s(results), scenario, two_stages=two_stages)
         timed, holes = _complete(timed)
         summary = _summary(results, timed)
@@ -87,6 +94,8 @@ def summarise(jobs: Sequence[StoredJob], *, rankings: bool = True) -> CellSummar
         answered = (confirming_samples(results, timed) if has_probes(results[0]) else timed).answered
         shares = by_selectivity(answered, results[0].provenance.corpus_documents)
         summary = replace(summary, latency=replace(summary.latency, selectivity_s=shares))
+        if is_mixed:
+            summary = _with_updates(summary, jobs, whole, timed)
     # ValueError and KeyError are what pyarrow raises for a damaged file and for a missing column.
     except (HarnessError, OSError, ValueError, KeyError) as error:
         reason = f"samples cannot be used: {reason_of(error)}"
@@ -119,6 +128,12 @@ def _summary(results: Sequence[Result], timed: Timings) -> CellSummary:
             offline_throughput(timed),
             _stages(timed),
         )
+    if scenario == "mixed":
+        asked, timed, rate = len(timed.query), timed.answered, Estimate(None, reason=_FIXED_RATE)
+        if not len(timed.query):
+            return replace(_without_latency(timed, "no query was answered", rate, {}), failed=asked or None)
+        service = None if timed.service_s is None else _timing(timed, timed.service_s)
+        return replace(_with_latency(timed, rate, service), failed=asked - len(timed.query) or None)
     if not probes:
         return _with_latency(timed)
     rate = server_throughput(results) if scenario == "server" else connected_throughput(results)
@@ -131,6 +146,26 @@ def _summary(results: Sequence[Result], timed: Timings) -> CellSummary:
         return replace(_without_latency(timed, "no query was answered", rate, {}), failed=failed or None)
     service = None if timed.service_s is None else _timing(timed, timed.service_s)
     return replace(_with_latency(timed, throughput_qps=rate, service_s=service), failed=failed or None)
+
+
+def _during_updates(timed: Timings) -> Timings:
+    """Return the samples of the queries during updates: the second of each job's three trials."""
+    chosen = timed.only((job, number) for job, number in timed.trials if number % TRIALS == 1)
+    # Threads that search at once know no stages.
+    known = {name: seconds for name, seconds in chosen.stages_s.items() if np.isfinite(seconds).any()}
+    return replace(chosen, stages_s=known)
+
+
+def _with_updates(summary: CellSummary, jobs: Sequence[StoredJob], whole: Timings, timed: Timings) -> CellSummary:
+    """Add what became of the updates of scenario ``mixed``; ``timed``: the samples during them."""
+    before = whole.only((job, number) for job, number in whole.trials if number % TRIALS == 0)
+    idle, answered, rates = _timing(before, before.latency_s), timed.answered, []
+    if timed.end_s is not None:
+        for place in range(len(timed.trials)):
+            last_s = float(timed.end_s[timed.trial == place].max(initial=0.0))
+            rates += [int((answered.trial == place).sum()) / last_s] if last_s else []
+    figures = update_figures.read(jobs, timed.queries, idle, statistics.fmean(rates) if rates else None)
+    return replace(summary, updates=figures, notes=(*summary.notes, *update_figures.describe(figures)))
 
 
 def _within(latency: Latency) -> float | None:
@@ -286,6 +321,8 @@ def _cpu(results: Sequence[Result], timed: Timings) -> CpuUse:
 
     The intervals are Student's over the jobs, for these queries.
     """
+    if results[0].spec.cell.scenario == "mixed":
+        return CpuUse(per_query_s=Estimate(None, reason=_SHARED_CPU), package_j=Estimate(None, reason=_SHARED_CPU))
     if has_probes(results[0]):
         timed = confirming_samples(results, timed)
     answered = dict(zip(timed.trials, np.bincount(timed.trial, minlength=len(timed.trials)).tolist(), strict=True))

@@ -83,6 +83,13 @@ PACKAGE_METHOD = (
     "the trials' queries. Idle draw and harness's own work and waiting are in it."
 )
 IDLE_METHOD = "Idle: 1 - CPU time / (length of the trials x CPUs of the priced machine)."
+UPDATE_METHOD = (
+    "Scenario mixed: latencies of queries and updates count from their scheduled arrival. A search for a document's own"
+    " first words looks for a watched change every 10 ms, later every tenth of the time that it has taken, for 10 s."
+    " Recall compares the hits after all updates with those of the index as it was built, which holds the same"
+    " documents."
+)
+
 MAPPED_METHOD = "Peak mapped: file pages that the job had mapped; the kernel may take them back at any time."
 
 
@@ -95,13 +102,14 @@ def of_table(
 ) -> tuple[str, ...]:
     """Return all notes of a table, in reading order."""
     notes = [*_overhead(overhead), *of_null(rows), MEAN_METHOD, PERCENTILE_METHOD]
-    if any(row.scenario != "single_stream" for row in rows):
+    if any(row.scenario not in ("single_stream", "mixed") for row in rows):
         notes.append(THROUGHPUT_METHOD)
     mapped = any(row.resources.peak_mapped_bytes is not None for row in rows)
     notes.append(f"{MEMORY_METHOD} {MAPPED_METHOD}" if mapped else MEMORY_METHOD)
     notes += [f"{CPU_METHOD} {IDLE_METHOD}"] if any(row.cpu.busy_cpus is not None for row in rows) else []
     notes += [PACKAGE_METHOD] if any(row.cpu.package_j.value is not None for row in rows) else []
     notes += [WORK_METHOD] if any(row.counts for row in rows) else []
+    notes += [UPDATE_METHOD] if any(row.updates for row in rows) else []
     notes += [FIRST_STAGE_METHOD] if any(row.first_stage for row in rows) else []
     notes += [*of_cost(rows, choice), *_of_tokens(rows), *of_carbon(rows), *_of_index_cost(rows, storage)]
     notes.append(
@@ -125,7 +133,7 @@ def of_cost(rows: Sequence[Row], choice: TypeChoice = DEFAULT_CHOICE) -> Iterato
     yield from of_metered(rows)
     if any(figure.low is not None for row in rows for figure in (row.cost.sequential, row.cost.saturated)):
         yield "A cost has the interval of its latency or throughput, scaled by the price; prices have no interval."
-    if rows and all(row.scenario == "single_stream" for row in rows):
+    if rows and all(row.scenario in ("single_stream", "mixed") for row in rows):
         yield (
             f"Cost, {cost.SATURATED.name}: not shown, no row here has a throughput; measure scenario server on a "
             "profile that is a whole instance."

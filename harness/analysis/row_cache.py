@@ -47,7 +47,10 @@ _LONGEST_STAMP = 1 << 12
 # Numbers depend on these libraries and on our own sources.
 _LIBRARIES = ("ir-measures", "numpy", "pyarrow", "scipy")
 # The files of a job that rows are made of, and the files of a suite, five folders above a job's.
-_JOB_FILES = (reader.RESULT, reader.SAMPLES, reader.RUN, reader.FIRST_STAGE, JUDGED_HITS, ANSWER_DEPTHS)
+_JOB_FILES = (
+    *(reader.RESULT, reader.SAMPLES, reader.RUN, reader.FIRST_STAGE, reader.UPDATES, reader.UPDATED_RUN),
+    *(JUDGED_HITS, ANSWER_DEPTHS),
+)
 _SUITE_FOLDERS = ("qrels", "samples")
 # Errors for a file with unexpected content (those of pydantic and of JSON are ValueErrors).
 _DAMAGE = (OSError, EOFError, ValueError, RecursionError, zlib.error)

@@ -351,6 +351,10 @@ def _of_others(provider: str, root: Path | None) -> Mapping[str, str]:
 
 def sequential(row: Row, price: Price | None, note: str | None) -> Estimate:
     """Return the cost of a million queries one after the other, or the reason why it is missing."""
+    if row.scenario == "mixed":
+        return Estimate(
+            None, reason="scenario mixed: latency holds waiting and the work of updates; it prices no query"
+        )
     if row.scenario != "single_stream":
         return Estimate(
             None, reason=f"scenario {row.scenario}: latency holds waiting or batches, so it prices no query"

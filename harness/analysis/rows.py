@@ -229,6 +229,8 @@ def _client(results: Sequence[Result]) -> ClientUse | None:
     """Return what the client of a service used; None: the engine was in the driver's process."""
     if not any(is_service(one) for one in results):
         return None
+    if results[0].spec.cell.scenario == "mixed":
+        return ClientUse()  # it sends updates too
     used_s = [one.observed.counters.client_cpu_s for one in results]
     queries = sum(one.spec.timed_queries * one.answers.trials_finished for one in results)
     known = [seconds for seconds in used_s if seconds is not None]
@@ -318,6 +320,7 @@ def _with_latency(row: Row, summary: CellSummary) -> Row:
         cpu=summary.cpu,
         counts=summary.counts,
         failed_queries=summary.failed,
+        updates=summary.updates,
         notes=(*row.notes, *summary.notes),
     )
 

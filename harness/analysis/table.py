@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from harness.analysis.update_records import UpdateFigures
 from harness.driver.records import Envelope, Outcome
 from harness.errors import counted
 from harness.estimate import Estimate
@@ -392,7 +393,8 @@ class Row:
     depend on the machine.  ``token_model`` is the language model whose token prices the system names.  ``backend``
     ran the encoder of queries, ``document_backend`` the encoder of documents.  ``failed_queries`` counts the
     queries of an open loop that got no answer at the rate that was kept.  ``load`` are the loads that its jobs
-    tried.  ``client`` is a service's client; ``None``: the system was in the driver's process.  ``stand_in`` says
+    tried.  ``updates``: of scenario ``mixed``, whose latency counts the queries during updates.  ``client`` is a
+    service's client; ``None``: the system was in the driver's process.  ``stand_in`` says
     which checkpoint replaces the published one; ``pinned_at_first_use`` names the files that the run pinned.
     ``sweep`` is a point of a sweep or curve.  ``origin`` names the merged results (:mod:`harness.results.merge`);
     jobs of two origins never share a row.
@@ -439,6 +441,7 @@ class Row:
     latency: Latency = Latency()
     throughput_qps: Estimate = Estimate(None)
     failed_queries: int | None = None
+    updates: UpdateFigures | None = None
     cpu: CpuUse = CpuUse()
     client: ClientUse | None = None
     load: tuple[LoadPoint, ...] = ()

@@ -32,6 +32,7 @@ class Timings:
 
     ``query`` points into ``queries``, ``trial`` into ``trials``: pairs of job number and the trial's number in that
     job, ascending.  All arrays have shape (samples,); a missing whole number is -1, a missing time ``nan``.
+    ``end_s`` is when an open loop's query had its answer, since the trial's start.
     ``batch`` is ``None`` where no sample has one, and so are ``failed``, queries of an open loop without an answer, and
     ``matching``, how many documents a query's filter lets through (-1: it has no filter).
     ``stages_s`` maps a stage's name to its seconds.
@@ -45,6 +46,7 @@ class Timings:
     trial: Ints
     latency_s: Floats
     service_s: Floats | None = None
+    end_s: Floats | None = None
     batch: Ints | None = None
     failed: NDArray[np.bool_] | None = None
     matching: Ints | None = None
@@ -82,6 +84,7 @@ class Timings:
             matching=None if self.matching is None else self.matching[mask],
             latency_s=self.latency_s[mask],
             service_s=None if self.service_s is None else self.service_s[mask],
+            end_s=None if self.end_s is None else self.end_s[mask],
             batch=None if self.batch is None else self.batch[mask],
             stages_s={name: values[mask] for name, values in self.stages_s.items()},
             counts={name: values[mask] for name, values in self.counts.items()},
@@ -193,6 +196,7 @@ def read(tables: Iterable[tuple[int, pa.Table]]) -> Timings:
         trial=trial.astype(np.int64),
         latency_s=latency[timed],
         service_s=seconds("service_ns")[timed] if "service_ns" in columns else None,
+        end_s=(seconds("scheduled_ns") + latency)[timed] if "scheduled_ns" in columns else None,
         batch=None if batch is None else np.asarray(batch, dtype=np.int64),
         matching=joined.column("matching").fill_null(-1).to_numpy()[timed] if "matching" in columns else None,
         failed=joined.column("failed").is_valid().to_numpy()[timed] if "failed" in columns else None,

@@ -10,6 +10,7 @@ import hashlib
 import itertools
 import json
 import os
+import random
 import time
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -79,6 +80,14 @@ class PreparedCorpus:
         """Return the existing documents among these that a filter does not let through."""
         found = self.documents(doc_ids)
         return {document["_id"] for document in found if not fits(document.get("metadata", {}), wanted)}
+
+    def draw(self, count: int, seed: int) -> tuple[dict[str, Any], ...]:
+        """Return ``count`` documents drawn by a seed, in the order drawn, as :meth:`__iter__` yields them."""
+        rows = random.Random(f"documents:{seed}").sample(range(self.size), min(count, self.size))
+        with (self.folder / _IDS).open(encoding="utf-8", newline="\n") as lines:
+            chosen = set(rows)
+            wanted = {row: line.rstrip("\n") for row, line in enumerate(lines) if row in chosen}
+        return tuple(self.documents(wanted[row] for row in rows))
 
     def texts(self, doc_ids: Iterable[str]) -> Iterator[tuple[str, str]]:
         """Yield (id, text) of the existing documents in no order; read their lines only."""

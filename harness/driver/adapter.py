@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from harness.driver.records import Envelope, Filter, Hit, Scalar
 
@@ -42,8 +42,12 @@ class Corpus:
     def __iter__(self) -> Iterator[Document]:
         with self.path.open(encoding="utf-8") as lines:
             for line in lines:
-                raw = json.loads(line)
-                yield Document(raw["_id"], raw.get("title", ""), raw["text"], raw.get("metadata", {}))
+                yield document_of(json.loads(line))
+
+
+def document_of(raw: Mapping[str, Any]) -> Document:
+    """Return the document of a line of the corpus."""
+    return Document(raw["_id"], raw.get("title", ""), raw["text"], raw.get("metadata", {}))
 
 
 class MissingParameter(KeyError):
@@ -141,6 +145,32 @@ class Adapter(ABC):
     def shares_batches(self) -> bool:
         """Return whether ``search_batch`` answers all queries at once; else its stages time the last query."""
         return type(self).search_batch is not Adapter.search_batch
+
+    def begin_updates(self) -> None:
+        """Make ready for inserts and deletes (``mixed`` scenario): called once, after ``load`` and under no clock.
+
+        Raises:
+            ValueError: this engine knows no updates.
+        """
+        if type(self).insert is Adapter.insert:
+            raise ValueError(
+                f"{type(self).__name__} knows no updates; measure engines that know them, or another scenario"
+            )
+
+    def insert(self, documents: Sequence[Document]) -> None:
+        """Add documents to the loaded index; return when the engine has accepted them (``mixed`` scenario).
+
+        It replaces a document that has its id.  The driver measures when a search finds it.  Some threads call
+        ``search`` while another calls ``insert`` or ``delete``.  The index folder is a copy that may be written.
+
+        Raises:
+            QueryFailed: the service refused, or gave no answer in time; counted, and the next may succeed.
+        """
+        raise NotImplementedError(f"{type(self).__name__} inserts no documents")
+
+    def delete(self, doc_ids: Sequence[str]) -> None:
+        """Remove documents from the loaded index; as :meth:`insert`.  It may lack some of them."""
+        raise NotImplementedError(f"{type(self).__name__} deletes no documents")
 
     def score(self, query: str, doc_ids: Sequence[str]) -> Sequence[float]:
         """Return a score for each given document, in their order; higher is better.

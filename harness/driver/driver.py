@@ -22,8 +22,17 @@ from typing import cast
 
 from harness.driver import cgroup, envelope
 from harness.driver.adapter import Adapter, BadAnswer, Corpus, Parameters
+from harness.driver.mixed import mixed
 from harness.driver.output import Output, throttled
-from harness.driver.records import JobSpec, Measurement, Outcome, Query, query_of, spec_from_json
+from harness.driver.records import (
+    JobSpec,
+    Measurement,
+    Outcome,
+    Query,
+    query_of,
+    spec_from_json,
+    updates_from_json,
+)
 from harness.driver.scenarios import QuerySource, closed_loop, planned_queries
 from harness.driver.server import connections, server
 
@@ -90,6 +99,7 @@ SCENARIOS: dict[str, Callable[[Adapter, JobSpec, Output, QuerySource, Measuremen
     "single_stream": closed_loop,
     "offline": closed_loop,
     "server": server,
+    "mixed": mixed,
 }
 
 # The host looks at the machine before it hands over some of the queries; else they come at once.
@@ -97,6 +107,8 @@ PAUSE_S = 60.0
 FIRST_POLL_S, POLL_S = 0.0005, 0.005
 # The file by which the host tells a client that its server was started, and when.
 SERVING = "serving.json"
+# The file of the updates of the mixed scenario: an older driver, which knows no such scenario, can read its spec.
+UPDATES_FILE = "updates.json"
 
 
 class JobPaths:
@@ -176,6 +188,8 @@ def run_search(spec: JobSpec, paths: JobPaths, out: Output, measured: Measuremen
         _verify(envelope.thread_mismatches(spec.envelope, threads))
     if spec.scenario not in SCENARIOS:
         raise ValueError(f"this image knows no scenario {spec.scenario!r}, only {', '.join(SCENARIOS)}")
+    if spec.scenario == "mixed":
+        spec = replace(spec, updates=updates_from_json((paths.job / UPDATES_FILE).read_text(encoding="utf-8")))
     hand = partial(_hand, spec, paths, out)
     spec = replace(spec, warmup=tuple(hand(0)))
     run = connections if spec.probes and spec.scenario == "offline" else SCENARIOS[spec.scenario]

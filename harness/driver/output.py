@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import FileIO
@@ -22,9 +22,10 @@ from harness.driver.records import Measurement, Phase, to_json
 
 EVENTS = "events.jsonl"
 SAMPLES = "samples.jsonl"
+UPDATES = "updates.jsonl"
 MEASUREMENT = "measurement.json"
-# How a query failed, in its sample.
-ERROR, TIMED_OUT = 1, 2
+# How a query or an update failed; an update may also have come too late to be sent.
+ERROR, TIMED_OUT, UNSENT = 1, 2, 3
 WARMUP_TRIAL = -1
 REPEAT_TRIAL = -2
 
@@ -85,6 +86,11 @@ class Output:
         """
         line = {"trial": trial, "query_id": query_id, "latency_ns": latency_ns, "stages_ns": stages_ns, "hits": hits}
         self._write(self._samples, _line({**line, **extra}))
+
+    def write_updates(self, updates: Iterable[Mapping[str, Any]]) -> None:
+        """Write the updates of the ``mixed`` scenario, one a line."""
+        with (self._folder / UPDATES).open("ab") as file:
+            file.writelines(map(_line, updates))
 
     def measurement(self, measurement: Measurement[str]) -> None:
         """Write the measurement; a rename makes it whole or absent."""

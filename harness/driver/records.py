@@ -65,21 +65,26 @@ class Cpuset:
     numa_nodes: tuple[int, ...] = ()
 
 
+# A field that JSON leaves out at its default: drivers in older images, and hashes, do not know it.
+LATER = {"later": True}
+
+
 @dataclass(frozen=True)
 class ScenarioParams:
-    """Parameters of a scenario: ``offline`` has a batch size, ``server`` a latency target.
+    """Parameters of a scenario: ``offline`` has a batch size, ``server`` a latency target, ``mixed`` two rates.
 
     The target reads: ``latency_percentile`` per cent of the queries answered within ``latency_target_s`` of their
-    scheduled arrival.
+    scheduled arrival.  Up to ``deleted_share`` of the corpus is deleted and inserted again.
     """
 
     batch_size: int | None = None
     latency_target_s: float | None = None
     latency_percentile: float | None = None
+    query_qps: float | None = field(default=None, metadata=LATER)
+    update_qps: float | None = field(default=None, metadata=LATER)
+    deleted_share: float | None = field(default=None, metadata=LATER)
 
 
-# A field that JSON leaves out at its default: drivers in older images, and hashes, do not know it.
-LATER = {"later": True}
 # Fields and the values that a document must have in them, by name.
 Filter = tuple[tuple[str, Scalar], ...]
 
@@ -105,6 +110,18 @@ class Hit(NamedTuple):  # made in a third of a dataclass's time, and inside the 
 
 
 @dataclass(frozen=True)
+class Updates:
+    """Updates of the ``mixed`` scenario: the content of ``/job/updates.json``.
+
+    ``documents`` are lines of the corpus, in the order in which they are deleted and inserted again.
+    """
+
+    query_qps: float
+    update_qps: float
+    documents: tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True)
 class JobSpec:
     """Input of the driver inside the image: the content of ``/job/spec.json``.
 
@@ -118,6 +135,7 @@ class JobSpec:
     The launcher sets ``cpuset`` once it has chosen CPUs; ``None``: any CPUs, as many as the envelope has.
     ``enforced`` names the fields of :class:`EffectiveEnvelope` that the launcher limits, which the driver verifies.
     ``service_url`` is the address of the server that the adapter asks; ``None``: the engine is in this process.
+    ``updates`` belong to the ``mixed`` scenario, in a file of their own.
     ``max_qps``: the most queries that the driver may send in a second; ``None``: as many as its scenario takes.
     """
 
@@ -141,6 +159,7 @@ class JobSpec:
     sample: tuple[Query, ...] = ()
     cpuset: Cpuset | None = None
     service_url: str | None = field(default=None, metadata=LATER)
+    updates: Updates | None = field(default=None, metadata=LATER)
     max_qps: float | None = field(default=None, metadata=LATER)
     protocol_version: int = PROTOCOL_VERSION
 
@@ -148,6 +167,15 @@ class JobSpec:
     def probes(self) -> bool:
         """True where its trials are probes, in which queries overlap: tried rates, or numbers of connections."""
         return self.scenario == "server" or (self.scenario == "offline" and self.service_url is not None)
+
+    @property
+    def overlaps(self) -> bool:
+        """True where the queries of some trials overlap."""
+        return self.probes or self.scenario == "mixed"
+
+    def is_open(self, trial: int) -> bool:
+        """Return whether the queries of a trial overlap: it is a probe, or they arrive during updates."""
+        return trial >= 0 and (self.probes or (self.scenario == "mixed" and trial == self.first_trial + 1))
 
 
 @dataclass(frozen=True)
@@ -295,6 +323,12 @@ def spec_from_json(text: str) -> JobSpec:
         return JobSpec(**raw)
     except (TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"spec.json does not follow the contract: {error}") from error
+
+
+def updates_from_json(text: str) -> Updates:
+    """Read the updates of a job inside the image."""
+    raw = json.loads(text)
+    return Updates(raw["query_qps"], raw["update_qps"], tuple(raw["documents"]))
 
 
 def query_of(raw: dict[str, Any]) -> Query:

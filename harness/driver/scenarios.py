@@ -41,6 +41,12 @@ def pause_collector() -> None:
     gc.disable()
 
 
+def least_hits(spec: JobSpec) -> int:
+    """Return the fewest hits that an answer to a query without a filter may have; an update takes documents away."""
+    moved = len(spec.updates.documents) if spec.updates else 0
+    return 0 if spec.fewer_hits_ok else max(0, min(spec.k, spec.corpus_size - moved))
+
+
 class Pace:
     """The least time between the starts of two queries, which several threads keep together.
 
@@ -77,7 +83,7 @@ class QueryRunner:
         self.spec = spec
         self.out = out
         self.pace = None if spec.max_qps is None else Pace(spec.max_qps)
-        self._min_hits = 0 if spec.fewer_hits_ok else min(spec.k, spec.corpus_size)
+        self._min_hits = least_hits(spec)
         self._batches: dict[int, int] = {}
         self._warmed: set[str] = set()
 

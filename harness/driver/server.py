@@ -40,7 +40,7 @@ def server(adapter: Adapter, spec: JobSpec, out: Output, hand: QuerySource, meas
 
     Each tried rate is a probe, numbered and stored like a trial.
     """
-    streams = _streams(adapter)
+    streams = streams_of(adapter)
     runner, compiled_ns = QueryRunner(adapter, spec, out), CompilerClock()
     level_ns = run_warmup(runner.one_by_one, spec, out, compiled_ns, measured)
     service_qps = streams * len(spec.warmup) * 1e9 / max(1, level_ns) if spec.warmup else 1.0
@@ -54,7 +54,7 @@ def server(adapter: Adapter, spec: JobSpec, out: Output, hand: QuerySource, meas
         before_ns = compiled_ns()
         with out.phase(f"trial-{trial}", len(queries)) as phase:
             arrivals = arrivals_ns(spec.seed, trial, len(queries), rate_qps)
-            served = _Arrivals(runner, trial, queries, streams, arrivals).serve()
+            served = Arrivals(runner, trial, queries, streams, arrivals).serve()
             phase.claimed_ns = sum(query.latency_ns for query in served)
         compiled_s += (compiled_ns() - before_ns) / 1e9
         probes.append(judge_probe(served, trial, rate_qps, spec.scenario_params, streams=streams, check=check))
@@ -75,7 +75,7 @@ def connections(adapter: Adapter, spec: JobSpec, out: Output, hand: QuerySource,
 
     Each number is a probe, stored like a trial.
     """
-    most = _streams(adapter)
+    most = streams_of(adapter)
     runner, compiled_ns = QueryRunner(adapter, spec, out), CompilerClock()
     run_warmup(runner.one_by_one, spec, out, compiled_ns, measured)
     probes: list[Probe] = []
@@ -84,7 +84,7 @@ def connections(adapter: Adapter, spec: JobSpec, out: Output, hand: QuerySource,
         pause_collector()
         trial, queries = spec.first_trial + len(probes), hand(len(probes) + 1)
         with out.phase(f"trial-{trial}", len(queries)) as phase:
-            served = _Arrivals(runner, trial, queries, streams).serve()
+            served = Arrivals(runner, trial, queries, streams).serve()
             phase.claimed_ns = sum(query.latency_ns for query in served)
         failed = sum(query.failed for query in served)
         took_ns = max(query.end_ns for query in served) - min(query.start_ns for query in served)
@@ -107,7 +107,7 @@ def connections(adapter: Adapter, spec: JobSpec, out: Output, hand: QuerySource,
     measured.probes = tuple(probes)
 
 
-def _streams(adapter: Adapter) -> int:
+def streams_of(adapter: Adapter) -> int:
     """Return how many threads may ask an adapter at once."""
     streams = adapter.streams()
     if type(streams) is not int or not 1 <= streams <= _MAX_STREAMS:
@@ -115,9 +115,9 @@ def _streams(adapter: Adapter) -> int:
     return streams
 
 
-class _Arrivals:
+class Arrivals:
     """One probe: every query of the sample once, at its scheduled time; without ``arrivals``, as soon as a stream is
-    free, and on schedule by definition.
+    free, and on schedule by definition.  ``alone``: no other thread searches meanwhile.
     """
 
     def __init__(
@@ -127,9 +127,12 @@ class _Arrivals:
         queries: Sequence[Query],
         streams: int,
         arrivals: Sequence[int] | None = None,
+        *,
+        alone: bool = True,
     ) -> None:
         self._runner, self._trial, self._queries, self._streams = runner, trial, queries, streams
         self._closed, self._arrivals = arrivals is None, arrivals or [0] * len(queries)
+        self._one_by_one = alone and streams == 1
         self._answers: list[object] = [None] * len(queries)
         self._stages: list[dict[str, int]] = [{}] * len(queries)
         self._counts: list[dict[str, dict[str, int]]] = [{}] * len(queries)
@@ -179,7 +182,7 @@ class _Arrivals:
                     self._failures[turn] = error
                 end = clock()
                 self._times[turn] = (free, start, end)
-                if self._streams == 1:  # several streams have no "last search"
+                if self._one_by_one:  # several threads have no "last search"
                     self._stages[turn] = self._runner.stages_ns()
                     self._counts[turn] = self._runner.counts()
                 free = end

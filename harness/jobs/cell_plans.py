@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from harness import datasets
 from harness.datasets import Dataset, dataset_name
+from harness.driver.update_plan import TRIALS
 from harness.errors import EngineError, FileError, counted, listed
 from harness.jobs import inputs
 from harness.jobs.estimates import PROBES, DurationEstimate, DurationModel
@@ -106,7 +107,7 @@ class _Estimator:
         """Yield the cells whose data is not here: their samples are as large as they can be."""
         protocol = self.inputs.suite.protocol
         for cell in cells:
-            passes = protocol.trials_a_job * (PROBES if cell.scenario == "server" else 1)
+            passes = protocol.trials_a_job * {"server": PROBES, "mixed": TRIALS}.get(cell.scenario, 1)
             queries = protocol.warmup_queries + protocol.sample_size * passes + 2 * protocol.repeats
             jobs = 1 if cell.system in NULL_SYSTEMS else protocol.jobs
             timing = sum((self._model.search(cell, queries) for _ in range(jobs)), _NOTHING)

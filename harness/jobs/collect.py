@@ -22,6 +22,7 @@ from harness.driver.records import Filter, JobSpec, Measurement, Outcome
 from harness.errors import counted
 from harness.jobs.environment import shared_host
 from harness.jobs.job_samples import EXTRA, FoundIds, Sample, clock_contradiction, incomplete, read_samples, worked_s
+from harness.jobs.job_updates import read_updates, unplanned
 from harness.launch.base import KILLED, LaunchEnd, LaunchRequest, StopReason
 from harness.results.reader import RESULT_BYTES, check_facts, parse_record
 from harness.results.schema import (
@@ -34,6 +35,7 @@ from harness.results.schema import (
     ResultSpec,
     job_key,
 )
+from harness.results.updates import Update
 from harness.untrusted import (
     LAST_BYTES,
     MAX_TEXT,
@@ -85,6 +87,7 @@ class CollectedJob:
     wall_s: float = 0.0
     # How many documents the filter of each filtered query lets through, by query id.
     matching: Mapping[str, int] = field(default_factory=dict)
+    updates: tuple[Update, ...] = ()
 
     @property
     def failed_to_load(self) -> bool:
@@ -92,14 +95,14 @@ class CollectedJob:
         loaded = self.samples or (self.measured and self.measured.load_s is not None)
         return self.outcome is Outcome.CRASH and not loaded
 
-    def answers(self, timed_queries: int) -> AnswerCounts:
-        """Count the answers of a job whose trials ask this many queries."""
+    def answers(self, timed_queries: int, *, changing: bool = False) -> AnswerCounts:
+        """Count the answers of a job whose trials ask this many queries; of a ``changing`` index they may differ."""
         by_trial = Counter(sample.trial for sample in self._timed())
         return AnswerCounts(
             first_query_s=self.samples[0].latency_ns / 1e9 if self.samples else None,
             warmup_done=sum(sample.trial == WARMUP_TRIAL for sample in self.samples),
             trials_finished=sum(count == timed_queries for count in by_trial.values()),
-            ranking_disagreements=self._ranking_disagreements(),
+            ranking_disagreements=None if changing else self._ranking_disagreements(),
         )
 
     def _ranking_disagreements(self) -> int | None:
@@ -121,6 +124,12 @@ class CollectedJob:
         """Return the rankings that the second stage was given, of the samples of :meth:`run`, as a TREC run."""
         given = {query: sample.first_stage for query, sample in self._first(held_out).items()}
         return _trec_run(given, system) if any(given.values()) else None
+
+    def updated_run(self, system: str) -> bytes | None:
+        """Return the rankings of the pass after the updates as a TREC run."""
+        last = max((sample.trial for sample in self._timed()), default=-1)
+        after = {sample.query_id: sample.hits for sample in self.samples if sample.trial == last}
+        return _trec_run(after, system) if self.updates and self.outcome is Outcome.OK else None
 
     def _first(self, held_out: Collection[str]) -> dict[str, Sample]:
         """Return the first trial's samples by query, and the first answers of ``held_out`` warm-up queries."""
@@ -185,10 +194,13 @@ def collect(
     """
     measurement, unreadable, unstorable = _measurement(job, ended)
     samples, doc_ids, wrong = read_samples(job)
+    updates, wrong_update = read_updates(job)
+    wrong = wrong or wrong_update
     outcome, detail = _judge(job, ended, measurement, unreadable or unstorable)
     if outcome is Outcome.OK and measurement is not None:
         if job.spec.kind == "search":
             wrong = wrong or incomplete(job.spec, measurement, samples)
+            wrong = wrong or unplanned(job, updates, ended.wall_s)
             wrong = wrong or _unknown(set().union(*doc_ids.values()), unknown_ids) or _unfit(doc_ids, misfits)
         wrong = wrong or _impossible(job.spec, measurement, samples, ended.wall_s)
         wrong = wrong or clock_contradiction(job.spec, ended.handed, samples, ended.counters.readings)
@@ -225,6 +237,7 @@ def collect(
             for query in (*job.spec.warmup, *job.spec.sample)
             if query.matching is not None
         },
+        tuple(updates),
     )
 
 
@@ -247,7 +260,7 @@ def build_result(
         provenance=provenance,
         measured=collected.measured,
         observed=collected.observed,
-        answers=collected.answers(spec.timed_queries),
+        answers=collected.answers(spec.timed_queries, changing=spec.cell.scenario == "mixed"),
     )
 
 

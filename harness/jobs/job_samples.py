@@ -18,7 +18,7 @@ from typing import Any
 from harness.driver.adapter import BadAnswer, check_hits
 from harness.driver.output import ERROR, REPEAT_TRIAL, SAMPLES, TIMED_OUT, WARMUP_TRIAL
 from harness.driver.records import Filter, Hit, JobSpec, Measurement, Query, most_first_stage
-from harness.driver.scenarios import repeat_queries
+from harness.driver.scenarios import least_hits, repeat_queries
 from harness.launch.base import LaunchRequest, TrialTimes
 from harness.launch.monitor.traces import CounterReading
 from harness.untrusted import (
@@ -55,9 +55,10 @@ _UNKNOWN_SHARE = 0.7
 class Sample:
     """One query of one trial, as the job wrote it, checked.
 
-    ``ranking`` is a hash of the ranked ids; the hits themselves are kept for the job's first trial and for the first
-    answers of warm-up, whose later passes write none.  ``first_stage`` is the ranking that a second stage was given,
-    kept likewise; ``counts`` is the work that the adapter counted.
+    ``ranking`` is a hash of the ranked ids; the hits themselves are kept for the job's first trial, for the pass after
+    updates, and for the first answers of warm-up, whose later passes write none.
+    ``first_stage`` is the ranking that a second stage was given, kept likewise; ``counts`` is the work that the adapter
+    counted.
     ``service_ns`` and ``scheduled_ns`` (since the trial's start) belong to the ``server`` scenario, whose latency
     counts from the scheduled arrival; ``batch`` to ``offline``, where each query's latency is its whole batch's.
     ``failed`` says how a query of a probe ended without an answer: ``ERROR`` or ``TIMED_OUT``.
@@ -90,6 +91,7 @@ def read_samples(job: LaunchRequest) -> tuple[list[Sample], FoundIds, str | None
     counts: set[str] = set()
     warmed: set[str] = set()
     longest = max_line_bytes(job.spec)
+    keeping = {WARMUP_TRIAL, job.spec.first_trial, *([job.spec.first_trial + 2] if job.spec.updates else [])}
     maximum = 2 * max_samples(job.spec)  # ``incomplete`` names doubled samples
     try:
         with open_regular(job.out / SAMPLES) as file:
@@ -107,7 +109,7 @@ def read_samples(job: LaunchRequest) -> tuple[list[Sample], FoundIds, str | None
                     raise ValueError(f"more than {_MOST_COUNTS} counts")
                 found = doc_ids[queries[sample.query_id].filter]
                 found.update(doc_id for doc_id, _ in (*sample.hits, *sample.first_stage))
-                keeps_hits = sample.trial in (job.spec.first_trial, WARMUP_TRIAL)  # hits take memory
+                keeps_hits = sample.trial in keeping  # hits take memory
                 samples.append(sample if keeps_hits else replace(sample, hits=[], first_stage=[]))
     except OSError:
         return samples, doc_ids, None
@@ -131,12 +133,14 @@ def _sample(line: bytes, spec: JobSpec, queries: Mapping[str, Query], warmed: se
     given = [Hit(doc_id, score) for doc_id, score in raw.get("first_stage", [])]
     first_stage = check_hits(given, most_first_stage(spec), 0)
     hits: list[tuple[str, float]] = []
-    failed, may_fail = raw.get("failed"), spec.probes and trial >= 0
+    failed, may_fail = raw.get("failed"), spec.is_open(trial)
     if failed is not None and (failed not in (ERROR, TIMED_OUT) or not may_fail or raw["hits"]):
         raise ValueError(f"failed {str(failed)[:40]!r} is not possible here")
     if failed is None and (trial != WARMUP_TRIAL or query_id not in warmed):
         matching = queries[query_id].matching
-        fewest = 0 if spec.fewer_hits_ok else min(spec.k, spec.corpus_size if matching is None else matching)
+        fewest = least_hits(spec)
+        if matching is not None and not spec.fewer_hits_ok:
+            fewest = max(0, min(spec.k, matching - (len(spec.updates.documents) if spec.updates else 0)))
         hits = check_hits([Hit(doc_id, score) for doc_id, score in raw["hits"]], spec.k, fewest)
     if trial == WARMUP_TRIAL:
         warmed.add(query_id)
@@ -191,7 +195,7 @@ def worked_s(spec: JobSpec, samples: list[Sample]) -> float:
 
     Batches count once, and so does time in which several streams worked; waiting in a queue does not count.
     """
-    return (_served_ns(samples) if spec.probes else claimed_ns(samples)) / 1e9
+    return (_served_ns(samples) if spec.overlaps else claimed_ns(samples)) / 1e9
 
 
 def claimed_ns(samples: Sequence[Sample]) -> int:
@@ -239,14 +243,16 @@ def clock_contradiction(
     handed_by_phase = {trial.phase: trial for trial in handed}
     for trial, trial_samples in sorted(trials.items()):
         marks = handed_by_phase.get(f"trial-{trial}")
-        wrong = _wrong(spec, marks, trial_samples, readings) if marks else "the host did not see it begin and end"
+        wrong = (
+            _wrong(spec, trial, marks, trial_samples, readings) if marks else "the host did not see it begin and end"
+        )
         if wrong:
             return f"trial {trial}: {wrong}"
     return None
 
 
 def _wrong(
-    spec: JobSpec, marks: TrialTimes, samples: Sequence[Sample], readings: Sequence[CounterReading]
+    spec: JobSpec, trial: int, marks: TrialTimes, samples: Sequence[Sample], readings: Sequence[CounterReading]
 ) -> str | None:
     claimed_s, counted_s = claimed_ns(samples) / 1e9, marks.claimed_ns / 1e9
     if claimed_ns(samples) != marks.claimed_ns:
@@ -257,7 +263,7 @@ def _wrong(
     if not least_s - tolerance_s - delays_s <= span_s <= most_s + tolerance_s:
         return f"the image's clock says that it lasted {span_s:.3f} s, the host's {least_s:.3f} to {most_s:.3f} s"
     answered_s = claimed_s
-    if spec.probes:  # the last answer of an open loop came so long after the probe's start
+    if spec.is_open(trial):  # the last answer of an open loop came so long after the probe's start
         answered_s = max((sample.scheduled_ns or 0) + sample.latency_ns for sample in samples) / 1e9
     if answered_s > span_s + tolerance_s:
         return f"the image claims {answered_s:.3f} s of work in the {span_s:.3f} s that it lasted"
@@ -266,9 +272,10 @@ def _wrong(
     own_s = len(samples) * (OWN_QUERY_S + spec.k * OWN_HIT_S) + found * OWN_HIT_S
     if span_s - marks.written_ns / 1e9 - answered_s > own_s + waits_s + tolerance_s + delays_s:
         return f"the image claims {answered_s:.3f} of {span_s:.3f} s; checking answers explains {own_s:.3f} s at most"
-    # Waiting and writing take no processor time.  An open loop leaves time in which threads behind it may work.
+    # Waiting and writing take no processor time.  An open loop leaves time in which threads behind it may work, and
+    # after updates an engine may still tidy its index.
     around_s = max(0.0, wall_s - least_s)
-    cpu_s = None if spec.probes else cpu_s
+    cpu_s = None if spec.overlaps else cpu_s
     if cpu_s is not None and cpu_s - 2 * max(TOLERANCE_S, TOLERANCE_SHARE * cpu_s) > claimed_s + own_s + around_s:
         return f"the image claims {claimed_s:.3f} s and used {cpu_s:.3f} s of each of its CPUs"
     return None

@@ -10,10 +10,11 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from harness import filesystem
+from harness import filesystem, untrusted
 from harness.datasets import Dataset
-from harness.driver.records import MAX_PROBES, JobSpec, Outcome, to_json
-from harness.errors import ImageError, JobError, MissingWeights, counted, listed
+from harness.driver.records import MAX_PROBES, JobSpec, Outcome, Updates, to_json
+from harness.driver.update_plan import moved_documents
+from harness.errors import ImageError, JobError, MissingWeights, StoreError, counted, listed
 from harness.jobs import environment, indexes, preflight
 from harness.jobs.collect import CollectedJob, build_result, collect
 from harness.jobs.indexes import Index
@@ -25,7 +26,8 @@ from harness.launch import host
 from harness.launch.base import Launcher, LaunchRequest, Prepared
 from harness.launch.images.systems import System
 from harness.progress import duration, task
-from harness.results.reader import FIRST_STAGE, read_jobs
+from harness.results import updates
+from harness.results.reader import FIRST_STAGE, UPDATED_RUN, UPDATES, read_jobs
 from harness.results.schema import (
     NULL_SYSTEMS,
     STORED_RUN,
@@ -261,6 +263,8 @@ def run_job(run: _RunState, job: Planned) -> Result:
             spec = _job_spec(inputs, job, prepared, run.launcher)
             place = built.folder if built else folder / "index"
             request = LaunchRequest(spec, prepared, folder, dataset.corpus.folder, place, inputs.limits)
+            if spec.updates is not None:
+                request = _with_copied_index(request)
             with built.in_use() if built else nullcontext(), task(cell_name(cell), line=False) as watcher:
                 ended = run.launcher.launch(request, watcher)
                 collected = collect(request, ended, dataset.corpus.unknown, dataset.corpus.misfits)
@@ -281,9 +285,28 @@ def run_job(run: _RunState, job: Planned) -> Result:
     further = dict(dataset.judge(trec_run) or {}) if trec_run is not None else {}
     if (first_stage := collected.first_stage(_first_stage_tag(inputs.system(cell)), sample.held_out)) is not None:
         further[FIRST_STAGE] = first_stage
+    if collected.updates:
+        further[UPDATES] = updates.render(collected.updates)
+        if (updated := collected.updated_run(cell.system)) is not None:
+            further[UPDATED_RUN] = updated
     stored = run.store.put(result, collected.table(), trec_run, output, further)
     run.options.callbacks.stored(stored)
     return stored.result
+
+
+def _with_copied_index(request: LaunchRequest) -> LaunchRequest:
+    """Return the request with a copy of the index, which the job changes.
+
+    Raises:
+        StoreError: the copy finds no room.
+    """
+    try:
+        return request.with_copied_index()
+    except OSError as error:
+        raise StoreError(
+            f"{request.folder}: the index cannot be copied there, and its job changes it: {untrusted.reason_of(error)};"
+            " make room, what was finished is kept"
+        ) from error
 
 
 def _provenance(inputs: Inputs, cell: Cell, prepared: Prepared | ImageError | None) -> JobProvenance:
@@ -416,6 +439,7 @@ def _job_spec(inputs: Inputs, job: Planned, prepared: Prepared, launcher: Launch
         scenario_params=spec.scenario_params,
         seed=spec.seed,
         corpus_size=inputs.datasets[job.cell.dataset].corpus.size,
+        updates=_updates(inputs, job),
         fewer_hits_ok=prepared.system.fewer_hits_ok,
         warmup_cap=spec.warmup_cap or 0,
         warmup=sample.warmup,
@@ -424,6 +448,15 @@ def _job_spec(inputs: Inputs, job: Planned, prepared: Prepared, launcher: Launch
         max_qps=inputs.suite.protocol.max_qps,
     )
     return replace(made, first_trial=spec.job * (MAX_PROBES if made.probes else spec.trials))
+
+
+def _updates(inputs: Inputs, job: Planned) -> Updates | None:
+    """Return the documents that the ``mixed`` scenario deletes and inserts, and its rates."""
+    params, corpus = job.spec.scenario_params, inputs.datasets[job.cell.dataset].corpus
+    if job.cell.scenario != "mixed" or params.query_qps is None or params.update_qps is None:
+        return None
+    moved = moved_documents(params, job.spec.timed_queries, corpus.size)
+    return Updates(params.query_qps, params.update_qps, corpus.draw(moved, job.spec.seed))
 
 
 def _rebuild(run: _RunState, cell: Cell, builder: Prepared, index: Index) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from harness.driver.records import Outcome, digest
+from harness.driver.update_plan import TRIALS
 from harness.errors import UsageError
 from harness.jobs.inputs import AssignedWork, Inputs, RunOptions
 from harness.launch.base import Launcher
@@ -290,7 +291,7 @@ def _spec(inputs: Inputs, cell: Cell, isolation: str, recipes: Mapping[str, str]
         held_out=len(sample.held_out),
         warmup_queries=len(sample.warmup),
         warmup_cap=protocol.warmup_cap,
-        trials=protocol.trials_a_job,
+        trials=TRIALS if cell.scenario == "mixed" else protocol.trials_a_job,
         jobs=1 if cell.system in NULL_SYSTEMS and cell.system not in suite.systems else protocol.jobs,
         repeats=protocol.repeats if cell.scenario == "single_stream" else 0,
         scenario_params=suite.scenario_params(cell.scenario),

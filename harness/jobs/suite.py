@@ -19,6 +19,7 @@ from harness.datasets.dataset import Language
 from harness.driver.records import Envelope, Outcome, Scalar, ScenarioParams
 from harness.errors import FileError, UnknownName, UsageError, did_you_mean, nearest_or_known, quoted_name
 from harness.evaluation import measure_names
+from harness.jobs.suite_scenarios import Mixed, Offline, Scenario, Server
 from harness.launch import service_address
 from harness.pricing import instances
 from harness.pricing.instances import HardwareProfile
@@ -66,7 +67,6 @@ Names = Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(_check_on
 DatasetNames = Annotated[Names, AfterValidator(_check_dataset_names)]
 Pairs = Annotated[dict[str, str], AfterValidator(_check_pairs)]
 Values = Annotated[tuple[Scalar, ...], Field(min_length=1), AfterValidator(_check_once)]
-Scenario = Literal["single_stream", "offline", "server"]
 
 
 class SuiteProtocol(ConfigModel):
@@ -130,21 +130,6 @@ class SuiteProtocol(ConfigModel):
     def trials_a_job(self) -> int:
         """Return the number of timed passes in each job."""
         return self.trials // self.jobs
-
-
-class Offline(ConfigModel):
-    """Parameters of the ``offline`` scenario: batches of queries."""
-
-    batch_size: int = Field(default=32, ge=1, le=100_000, description="queries handed to the system at once")
-
-
-class Server(ConfigModel):
-    """Parameters of the ``server`` scenario: Poisson arrivals and a latency target."""
-
-    latency_target_s: float = Field(default=0.05, gt=0, description="latency, from the scheduled arrival, to keep")
-    latency_percentile: Literal[50, 90, 95, 99] = Field(
-        default=95, description="share of the queries, in per cent, that must keep it"
-    )
 
 
 class Expectation(ConfigModel):
@@ -255,7 +240,7 @@ class Suite(ConfigModel):
         default=("single_stream",),
         min_length=1,
         description="how queries reach the system: `single_stream` (one at a time), `offline` (batches), `server`"
-        " (Poisson arrivals)",
+        " (Poisson arrivals), `mixed` (Poisson arrivals beside inserts and deletes)",
     )
     build_profile: str | None = Field(
         default=None, description="hardware profile of index builds; by default all CPUs and half of the host's memory"
@@ -274,6 +259,7 @@ class Suite(ConfigModel):
     protocol: SuiteProtocol = Field(default=SuiteProtocol(), description="how jobs measure")
     offline: Offline = Field(default=Offline(), description="the `offline` scenario's parameters")
     server: Server = Field(default=Server(), description="the `server` scenario's parameters")
+    mixed: Mixed = Field(default=Mixed(), description="the `mixed` scenario's parameters")
     overhead: bool = Field(
         default=True, description="measure the null system on each profile too: what harness itself adds to a query"
     )
@@ -375,7 +361,7 @@ class Suite(ConfigModel):
 
     def scenario_params(self, scenario: str) -> ScenarioParams:
         """Return the parameters of a scenario."""
-        given = {"offline": self.offline.model_dump(), "server": self.server.model_dump()}
+        given = {name: getattr(self, name).model_dump() for name in ("offline", "server", "mixed")}
         # As results are read: 95 and 95.0 have different hashes.
         given["server"]["latency_percentile"] = float(self.server.latency_percentile)
         return ScenarioParams(**given.get(scenario, {}))
@@ -574,6 +560,13 @@ def _mistakes(suite: Suite) -> Iterator[str]:
             if name not in declared:
                 yield f"key '{key}': {quoted_name(name)} is not in this suite{nearest_or_known(name, declared)}"
     yield from _wrong_groups(suite)
+    if "mixed" in suite.scenarios and suite.url is not None:
+        yield "key 'scenarios': mixed deletes documents, and the service at `url` is not harness's own; take another"
+    if "mixed" in suite.scenarios and suite.protocol.trials_a_job > 1:
+        yield (
+            f"key 'scenarios': mixed needs a fresh process for each trial; {suite.protocol.name} has one for all."
+            " Take interleaved, or set protocol.trials = 1"
+        )
     restricted = Counter(profile for restriction in suite.restrict for profile in restriction.profiles)
     for profile in (name for name, count in restricted.items() if count > 1):
         yield f"key 'restrict': {profile} comes {restricted[profile]} times; name all its systems in one [[restrict]]"

@@ -7,7 +7,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from harness.driver.records import Cpuset, EffectiveEnvelope, Envelope, JobSpec, Outcome, to_json
+from harness import filesystem
+from harness.driver.driver import UPDATES_FILE
+from harness.driver.records import Cpuset, EffectiveEnvelope, Envelope, JobSpec, Outcome, ScenarioParams, to_json
 from harness.errors import ImageError, UsageError
 from harness.launch import host
 from harness.launch.checks import Check
@@ -74,12 +76,30 @@ class LaunchRequest:
         """Return whether the job may write its index: a build does."""
         return self.spec.kind == "build" or self.index_is_copy
 
+    def with_copied_index(self) -> LaunchRequest:
+        """Return the request with a copy of the index in its own folder, which the job may write.
+
+        Raises:
+            OSError: the copy finds no room.
+        """
+        index = self.folder / "index"
+        filesystem.copy_tree(self.index_dir, index)
+        host.forget_pages(index)
+        return replace(self, index_dir=index, index_is_copy=True)
+
     def write_spec(self, cpuset: Cpuset) -> None:
         """Write the driver's spec, with the CPUs that it must find itself on.
 
         The queries are left out: an adapter that knew them while it loads could answer them there, under no clock.
+        Updates are in a file of their own, which a driver that knows no updates never reads.
         """
         spec = replace(self.spec, warmup=(), sample=()) if self.spec.pause else self.spec
+        if spec.updates is not None:
+            updates = self.folder / UPDATES_FILE
+            updates.write_text(to_json(spec.updates), encoding="utf-8")
+            updates.chmod(0o644)
+        if spec.scenario == "mixed":
+            spec = replace(spec, updates=None, scenario_params=ScenarioParams())
         text = to_json(replace(spec, cpuset=cpuset))
         (self.folder / "spec.json").write_text(text, encoding="utf-8")
 

@@ -28,7 +28,7 @@ from harness.driver.envelope import mismatches
 from harness.driver.procfs import ReadFile
 from harness.driver.records import Cpuset, EffectiveEnvelope, Envelope, Outcome
 from harness.driver.serve import EFFECTIVE, MISMATCH
-from harness.launch import container, host
+from harness.launch import container
 from harness.launch.base import LaunchEnd, LaunchRequest, StopReason
 from harness.launch.connection import engine_errors
 from harness.launch.container import ContainerEnd, JobContainer
@@ -188,13 +188,10 @@ def _server(job: LaunchRequest, placement: Placement) -> LaunchRequest:
     """Make the server's part of a job: its folder, its spec, and the copy of an index that it would change."""
     folder, settings = server_folder(job), _settings(job)
     (folder / "out").mkdir(parents=True)
-    index, copied = job.index_dir, job.spec.kind == "search" and settings.writes_index
-    if copied:
-        index = folder / "index"
-        filesystem.copy_tree(job.index_dir, index)
-        host.forget_pages(index)
-    spec = replace(job.spec, service_url=None)
-    made = replace(job, spec=spec, folder=folder, index_dir=index, index_is_copy=job.index_is_copy or copied)
+    spec = replace(job.spec, service_url=None, updates=None)
+    made = replace(job, spec=spec, folder=folder)
+    if job.spec.kind == "search" and settings.writes_index and not job.index_is_copy:
+        made = made.with_copied_index()
     made.write_spec(placement.cpuset)
     container.open_to_job_user(made)
     return made

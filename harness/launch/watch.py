@@ -190,7 +190,7 @@ class JobWatch:
             return StopReason(
                 Outcome.CRASH, f"no space left on device: less than {_LEAST_FREE_BYTES >> 20} MiB left; make room"
             )
-        if self._job.spec.kind == "build":
+        if self._job.may_write_index:
             return too_large(self._job.index_dir, most_index_bytes(self._job), "the index has")
         return None
 
@@ -229,7 +229,7 @@ class JobWatch:
                 self.progress = Step(phase[:40], 0, _count(total) or 0)
             elif (steps := _count(done)) is not None:
                 # An open loop writes its samples only when a probe is over; until then the count of answers must rise.
-                if self._job.spec.probes and steps > self.progress.done:
+                if self._job.spec.overlaps and steps > self.progress.done:
                     self._step = time.monotonic()
                 self.progress = Step(self.progress.phase, steps, self.progress.total)
         if self._events.whole:

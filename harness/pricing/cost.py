@@ -51,7 +51,7 @@ STORAGE_FORMULA = "US$ per month = index (GiB) x US$ per GiB-month"
 
 def describe_models(scenarios: Iterable[str]) -> Iterator[str]:
     """Yield a sentence on each model that prices queries of these scenarios."""
-    sequential = {scenario == "single_stream" for scenario in scenarios}
+    sequential = {scenario == "single_stream" for scenario in scenarios if scenario != "mixed"}
     for model, is_used in ((SEQUENTIAL, True in sequential), (SATURATED, False in sequential)):
         if is_used:
             yield f"Cost, {model.name}: {model.formula}; {model.meaning}."

@@ -23,7 +23,7 @@ from harness.remote import archive, records
 from harness.remote.records import PartJob, PlannedPart
 from harness.remote.storage import Storage
 from harness.results import seals
-from harness.results.reader import FIRST_STAGE, LOG, RESULT, RUN, SAMPLES, read_result
+from harness.results.reader import FIRST_STAGE, LOG, RESULT, RUN, SAMPLES, UPDATED_RUN, UPDATES, read_result
 from harness.results.schema import (
     ANSWER_DEPTHS,
     JUDGED_HITS,
@@ -41,7 +41,7 @@ from harness.untrusted import ForeignText, foreign
 # Of one packed job, which is held in memory; honest ones have a few MiB.
 MOST_BYTES = 256 << 20
 _UNKNOWN = ForeignText("unknown")
-_FILES = frozenset((LOG, RUN, FIRST_STAGE, SAMPLES, JUDGED_HITS, ANSWER_DEPTHS, RESULT))
+_FILES = frozenset((LOG, RUN, FIRST_STAGE, UPDATES, UPDATED_RUN, SAMPLES, JUDGED_HITS, ANSWER_DEPTHS, RESULT))
 
 
 class LocalResults:

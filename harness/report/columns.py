@@ -83,7 +83,7 @@ JOBS: tuple[Column[StoredJob], ...] = (
     _text("suite", "suite of the cell", "result.spec.cell.suite"),
     _text("system", "name of the system", "result.spec.cell.system"),
     _text("dataset", "dataset: corpus, queries and judgements", "result.spec.cell.dataset"),
-    _text("scenario", "arrival of queries: single_stream, offline, server", "result.spec.cell.scenario"),
+    _text("scenario", "arrival of queries: single_stream, offline, server, mixed", "result.spec.cell.scenario"),
     _text("hardware_profile", "limits of CPUs, memory and GPUs", "result.spec.cell.profile"),
     _text("isolation", _ENFORCED, "result.spec.isolation"),
     _text("outcome", "how the job ended: ok, oom, timeout, crash ...", "result.outcome.value"),

@@ -13,6 +13,7 @@ from harness.analysis import bills, causes, notes, row_carbon, row_pricing
 from harness.analysis.axes import cell_of
 from harness.analysis.comparison import called
 from harness.analysis.table import Cause, Finding, FirstStage, Price, Row, Table, Validity
+from harness.analysis.update_records import UpdateFigures
 from harness.driver.records import Outcome
 from harness.errors import counted
 from harness.estimate import Estimate
@@ -64,6 +65,8 @@ def row_paragraphs(row: Row, traffic: Traffic = bill.USUAL) -> Iterator[Paragrap
         yield "Latency", _latency(row)
         if row.throughput_qps.value is not None:
             yield "Throughput", f"{bounded(row.throughput_qps)} queries/s. {notes.THROUGHPUT_METHOD}"
+        if row.updates is not None:
+            yield "Updates", _updates(row.updates)
         if row.measures:
             yield "Quality", _quality(row)
         if row.first_stage is not None:
@@ -95,6 +98,25 @@ def _other_figures(row: Row) -> Iterator[Paragraph]:
         if figure.applies(row) and not (figure.optional and item.value is None):
             known = f"{figure.written(item)} {figure.unit}".rstrip() if item.value is not None else str(item.reason)
             yield figure.title, f"{known}: {_sentence(figure.meaning)} {figure.method}".rstrip()
+
+
+def _updates(figures: UpdateFigures) -> str:
+    """Say what inserts and deletes took, when searches saw them, and what they left behind."""
+    parts = [
+        f"{number(figures.query_qps)} queries and {number(figures.update_qps)} updates a second were answered",
+        f"without updates a query took {bounded(figures.idle_mean_s, 1e3)} ms",
+    ]
+    for what, times, seen in (
+        ("insert", figures.insert, figures.found),
+        ("delete", figures.delete, figures.gone),
+    ):
+        parts.append(
+            f"the median {what} took {bounded(times.p50_s, 1e3)} ms, and the median time until a search saw it was"
+            f" {bounded(seen.p50_s, 1e3)} ms, of {seen.count:,} that were looked for ({seen.missing:,} not seen)"
+        )
+    parts.append(f"{figures.lost:,} of {counted(figures.checked, 'document')} were lost")
+    parts.append(f"recall against a rebuilt index: {bounded(figures.recall, 1, 4)}")
+    return " ".join((*map(_sentence, parts), notes.UPDATE_METHOD))
 
 
 def _system(row: Row) -> Iterator[Paragraph]:

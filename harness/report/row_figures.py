@@ -32,6 +32,7 @@ from harness.report.figures import (
 )
 from harness.report.hardware import other_machine_mark
 from harness.report.stage_figures import COUNTS, DETAIL, LIKE, of_count, of_selectivity, second_stage, share_of
+from harness.report.update_figures import UPDATES
 
 _NONE = Estimate(None)
 # Figures that other modules ask for, by their short names.
@@ -122,7 +123,7 @@ def _latency_detail(name: str, label: str, meaning: str, read: Callable[[Row], A
 
 def _is_open(row: Row) -> bool:
     """Return whether queries do not wait for one another, so that a throughput was measured."""
-    return row.scenario != "single_stream"
+    return row.scenario not in ("single_stream", "mixed")
 
 
 def _warmup(row: Row, _: Escape) -> str:
@@ -224,6 +225,7 @@ FIXED: dict[str, tuple[Figure, ...]] = {
             "failed_queries", label="failed queries", optional=True, places=DETAIL,
         ),
     ),
+    "updates": UPDATES,
     "resources": (
         _memory(
             "peak_anon_mib", "peak of anonymous and shared memory, without file pages", "resources.peak_anon_bytes",
@@ -346,7 +348,7 @@ FIXED: dict[str, tuple[Figure, ...]] = {
     "origin": (fact("origin", "origin, in merged results"),),
     "counts": (
         fact("dataset", "dataset: corpus, queries and judgements"),
-        fact("scenario", "arrival of queries: single_stream, offline, server"),
+        fact("scenario", "arrival of queries: single_stream, offline, server, mixed"),
         count_of("queries", "queries", "timed queries, each once per trial"),
         count_of("trials", "trials", "passes over the queries, in all jobs together"),
         count_of("queries_judged", "queries", "judged queries, which the measures are over", "judged.queries"),
@@ -372,7 +374,7 @@ FIXED: dict[str, tuple[Figure, ...]] = {
         _deviation("trial", "between the trials of a job"),
         _deviation("job", "between jobs, which are fresh processes"),
         _deviation("residual", "not explained by query, trial or job"),
-        *_timings("service", "service time", "service time of scenario server", lambda row: row.latency.service_s),
+        *_timings("service", "service time", "service time of an open loop", lambda row: row.latency.service_s),
     ),
     "sweeps": (
         fact("swept_system", "swept system or curve, of a point of one", "sweep.system"),
@@ -455,6 +457,7 @@ FIXED: dict[str, tuple[Figure, ...]] = {
 # Blocks that only some kinds of rows have.
 _KINDS: dict[str, Callable[[Row], bool]] = {
     "second stage": lambda row: row.first_stage is not None,
+    "updates": lambda row: row.updates is not None,
     "tokens": lambda row: row.token_model is not None,
     "origin": lambda row: row.origin is not None,
     "sweeps": lambda row: row.sweep is not None,
@@ -465,6 +468,7 @@ _OF_FILES = (
         "names",
         "measures",
         "times",
+        "updates",
         "resources",
         "costs",
         "verdicts",
@@ -477,7 +481,8 @@ _OF_FILES = (
     *("work", "second stage", "tokens", "sweeps", "builds", "evidence"),
 )
 _OF_PEOPLE = (
-    *("names", "measures", "second stage", "times", "work", "resources", "costs", "tokens", "spreads", "stages"),
+    *("names", "measures", "second stage", "times", "updates", "work", "resources", "costs", "tokens", "spreads"),
+    "stages",
     "filters",
     *("builds", "verdicts", "origin", "counts", "sweeps", "evidence"),
 )

@@ -15,7 +15,16 @@ from harness import filesystem, untrusted
 from harness.driver import envelope
 from harness.driver.records import Outcome, digest
 from harness.errors import FileError, HarnessError
-from harness.results import attempts, integrity_samples, origins, pin_lock, reader, seals, suite_record
+from harness.results import (
+    attempts,
+    integrity_samples,
+    integrity_updates,
+    origins,
+    pin_lock,
+    reader,
+    seals,
+    suite_record,
+)
 from harness.results.integrity_samples import Mismatch, Runs, as_text, below, differences
 from harness.results.origins import JobOrigins
 from harness.results.reader import StoredJob
@@ -68,6 +77,8 @@ def check_job(folder: Path, job_origins: JobOrigins, place: str, runs: Runs | No
             reader.SAMPLES: integrity_samples.check,
             reader.RUN: runs.check,
             reader.FIRST_STAGE: runs.check_first_stage,
+            reader.UPDATED_RUN: runs.check_updated,
+            reader.UPDATES: integrity_updates.check,
         }
     for name, check in checks.items():
         # Checking another file than the stored one would prove nothing.

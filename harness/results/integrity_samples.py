@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from harness.driver.output import REPEAT_TRIAL, WARMUP_TRIAL
 from harness.driver.rate_search import judged_ns, latency_and_late
 from harness.driver.records import MAX_PROBES, Outcome
+from harness.driver.update_plan import TRIALS
 from harness.errors import counted
 from harness.evaluation import answer_recall, trec
 from harness.evaluation.answer_recall import MAX_TOKENS
@@ -134,6 +135,19 @@ class Runs:
                 yield Mismatch(reader.FIRST_STAGE, "not there", follows)
                 return
 
+    def check_updated(self, job: StoredJob) -> Iterator[Mismatch]:
+        """Check that the run after updates ranks only the sample's queries, with at most k hits.
+
+        Raises:
+            FileError: the run or the query sample cannot be read.
+        """
+        if job.updated_run_path is None:
+            if is_mixed(job) and job.result.outcome is Outcome.OK:
+                yield Mismatch(reader.UPDATED_RUN, "no run", "the run after the updates: the job ended ok")
+            return
+        run = trec.read_run(job.updated_run_path, most_hits(job.result.spec))
+        yield from _check_rankings(reader.UPDATED_RUN, job, run, job.result.spec.k)
+
     def _check_judgements(self, job: StoredJob, run: Run) -> Iterator[Mismatch]:
         path = job.qrels_path()
         if not judges_hits_alone(path):
@@ -222,6 +236,11 @@ def check(job: StoredJob) -> Iterator[Mismatch]:
         yield from _check_wall_time(job, table)
 
 
+def is_mixed(job: StoredJob) -> bool:
+    """Return whether the index changes while a job's queries arrive."""
+    return job.result.spec.cell.scenario == "mixed"
+
+
 def _check_figures(table: pa.Table) -> Iterator[Mismatch]:
     """Find times and counts below their least values, and more real tokens than padded ones."""
     names = [name for name in table.column_names if name.endswith("_ns") or name.startswith("count_")]
@@ -286,7 +305,12 @@ def _check_counts(job: StoredJob, trials: list[int], latency_ns: list[Any]) -> I
 
 
 def _check_wall_time(job: StoredJob, table: pa.Table) -> Iterator[Mismatch]:
-    """Compare the samples' total time with the job's, like :mod:`harness.jobs.collect`."""
+    """Compare the samples' total time with the job's, like :mod:`harness.jobs.collect`.
+
+    Queries during updates overlap, and are left out.
+    """
+    if is_mixed(job):
+        table = table.filter([trial % TRIALS != 1 for trial in table.column("trial").to_pylist()])
     rows = table.select([name for name in ("trial", "latency_ns", "batch") if name in table.column_names]).to_pylist()
     batches = {(row["trial"], row["batch"]): row["latency_ns"] for row in rows if row.get("batch") is not None}
     alone = sum(row["latency_ns"] for row in rows if row.get("batch") is None)

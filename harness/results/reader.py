@@ -2,7 +2,8 @@
 
 ``results/<suite>/<system>/<dataset>/<scenario>/<profile>/<job key>/`` holds ``result.json``, ``samples.parquet``,
 ``run.trec.gz`` and ``log.txt.gz``; ``first_stage.trec.gz`` where the system has two stages; ``judged-hits.trec.gz`` and
-``answer-depths.tsv.gz`` where documents are judged by answers in their texts.
+``answer-depths.tsv.gz`` where documents are judged by answers in their texts; ``updates.tsv.gz`` and
+``updated.trec.gz`` in scenario ``mixed``.
 ``results/<suite>/qrels/`` and ``results/<suite>/samples/`` hold, by hash, what is needed to judge the runs anywhere;
 ``results/<suite>/manifest.txt`` lists the jobs (:mod:`harness.results.seals`).
 """
@@ -40,6 +41,8 @@ RESULT = "result.json"
 SAMPLES = "samples.parquet"
 RUN = "run.trec.gz"
 FIRST_STAGE = "first_stage.trec.gz"
+# Of scenario mixed: what was inserted and deleted, and the run of the pass after it.
+UPDATES, UPDATED_RUN = "updates.tsv.gz", "updated.trec.gz"
 LOG = "log.txt.gz"
 STAGING = ".staging"
 # Folder of the verdicts of `harness viable`, next to a subject's jobs.
@@ -93,6 +96,16 @@ class StoredJob:
     def first_stage_path(self) -> Path | None:
         """The TREC run that the second stage was given in the first timed trial, if there are two stages."""
         return self._if_there(FIRST_STAGE)
+
+    @property
+    def updates_path(self) -> Path | None:
+        """The updates of a job of scenario ``mixed``."""
+        return self._if_there(UPDATES)
+
+    @property
+    def updated_run_path(self) -> Path | None:
+        """The TREC run after the updates, of a job of scenario ``mixed``."""
+        return self._if_there(UPDATED_RUN)
 
     def _if_there(self, name: str) -> Path | None:
         path = self.folder / name
@@ -188,7 +201,7 @@ def stored_jobs(root: Path) -> StoredJobs:
 
 def is_job(names: Collection[str]) -> bool:
     """Return whether a folder with these files is a stored job, or what remains of one."""
-    return not {RESULT, SAMPLES, RUN, FIRST_STAGE, LOG}.isdisjoint(names)
+    return not {RESULT, SAMPLES, RUN, FIRST_STAGE, UPDATES, UPDATED_RUN, LOG}.isdisjoint(names)
 
 
 def first_fault(unreadable: Sequence[FileError]) -> str | None:

@@ -6,11 +6,13 @@ import base64
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,8 +23,8 @@ import service
 from embedding_server.client import Embedder
 from service_client import HttpClient, wait_until
 
-from harness.driver.adapter import Adapter, Corpus, QueryFailed
-from harness.driver.records import Envelope, Hit, Scalar
+from harness.driver.adapter import Adapter, Corpus, Document, QueryFailed
+from harness.driver.records import Envelope, Filter, Hit, Scalar
 
 _BUILD = ("similarity", "ef_construction", "max_neighbors")
 _SEARCH = ("ef_search", "connections")
@@ -34,6 +36,9 @@ _MOST_ADDED = 1024  # documents of a request
 # How often a build has the whole graph written, as far as the corpus has documents for it; and the most requests
 # between two times, far below a request's documents: then requests of like size meet the number exactly.
 _LEAST_WRITTEN, _MOST_BETWEEN = 10, 500
+
+Fields = dict[str, dict[str, Scalar] | None]
+_NO_RULE: Mapping[str, Any] = MappingProxyType({})
 
 
 class Chroma(Adapter):
@@ -79,11 +84,11 @@ class Chroma(Adapter):
             "sync_threshold": written_after,
         }
         self._open(self._http.post(_COLLECTIONS, {"name": _NAME, "configuration": {"hnsw": graph}}))
-        vectors, done = self._embedder.corpus(corpus), 0
+        kept: Fields = {}
+        vectors, done = self._embedder.corpus(_noted(corpus, kept)), 0
         for size in sizes:
             added = list(islice(vectors, size))
-            written = [base64.b64encode(vector.tobytes()).decode("ascii") for _, vector in added]
-            self._http.post(f"{self._path}/add", {"ids": [doc_id for doc_id, _ in added], "embeddings": written})
+            self._http.post(f"{self._path}/add", _request(added, kept))
             progress(done := done + size)
         wait_until(lambda: self._count() == len(corpus))
         self._nearest(added[-1][1].tolist(), 1)
@@ -108,13 +113,40 @@ class Chroma(Adapter):
 
     def search(self, query: str, k: int) -> Sequence[Hit]:
         """Ask for the query's vector, then for the nearest documents; of equal scores the lower id is first."""
+        return self._best(query, k, {})
+
+    def search_filtered(self, query: str, k: int, wanted: Filter) -> Sequence[Hit]:
+        """Ask for the query's vector, then for the nearest documents that have these values."""
+        rules = [{name: {"$eq": _same(value)}} for name, value in wanted]
+        return self._best(query, k, {"where": rules[0] if len(rules) == 1 else {"$and": rules}})
+
+    def _best(self, query: str, k: int, rule: dict[str, Any]) -> Sequence[Hit]:
         clock = time.perf_counter
         start = clock()
         vector = self._embedder.query(query).tolist()
         encoded = clock()
-        hits = [Hit(doc_id, score) for score, doc_id in ranking.best(partial(self._nearest, vector), k)]
+        nearest = partial(self._nearest, vector, rule=rule)
+        hits = [Hit(doc_id, score) for score, doc_id in ranking.best(nearest, k)]
         self._of_thread.stages_s = {"encode": encoded - start, "retrieve": clock() - encoded}
         return hits
+
+    def begin_updates(self) -> None:
+        """Load the encoder of documents.
+
+        Raises:
+            QueryFailed: the server of embeddings answered with an error.
+        """
+        self._embedder.wait("document")
+
+    def insert(self, documents: Sequence[Document]) -> None:
+        """Ask for the documents' vectors, and send them to Chroma, which answers once its log has them."""
+        kept: Fields = {}
+        added = list(self._embedder.corpus(_noted(documents, kept)))
+        self._http.post(f"{self._path}/upsert", _request(added, kept))
+
+    def delete(self, doc_ids: Sequence[str]) -> None:
+        """Send the ids to Chroma, which answers once its log has them."""
+        self._http.post(f"{self._path}/delete", {"ids": list(doc_ids)})
 
     def streams(self) -> int:
         """Return the connections of the open loop."""
@@ -159,9 +191,9 @@ class Chroma(Adapter):
     def _count(self) -> int:
         return int(self._http.get(f"{self._path}/count"))
 
-    def _nearest(self, vector: list[float], k: int) -> list[tuple[float, str]]:
+    def _nearest(self, vector: list[float], k: int, rule: Mapping[str, Any] = _NO_RULE) -> list[tuple[float, str]]:
         """Return scores and ids of the nearest documents, best first."""
-        asked = {"query_embeddings": [vector], "n_results": k, "include": ["distances"]}
+        asked = {"query_embeddings": [vector], "n_results": k, "include": ["distances"], **rule}
         answer = self._http.post(f"{self._path}/query", asked)
         most = 0.0 if self.params["similarity"] == "l2" else 1.0
         try:
@@ -169,6 +201,26 @@ class Chroma(Adapter):
             return [(most - distance, doc_id) for distance, doc_id in zip(distances, ids, strict=True)]
         except (KeyError, TypeError, ValueError) as error:
             raise QueryFailed(f"an answer without one list of neighbours: {type(error).__name__}: {error}") from error
+
+
+def _noted(documents: Iterable[Document], kept: Fields) -> Iterator[Document]:
+    """Yield documents, and keep the fields of each until its vector comes back."""
+    for each in documents:
+        kept[each.doc_id] = {name: _same(value) for name, value in each.metadata.items()} or None
+        yield each
+
+
+def _request(added: Sequence[tuple[str, array[float]]], kept: Fields) -> dict[str, Any]:
+    """Return what adds documents; fields only where some document has any."""
+    written = [base64.b64encode(vector.tobytes()).decode("ascii") for _, vector in added]
+    fields = [kept.pop(doc_id) for doc_id, _ in added]
+    made: dict[str, Any] = {"ids": [doc_id for doc_id, _ in added], "embeddings": written}
+    return {**made, "metadatas": fields} if any(fields) else made
+
+
+def _same(value: Scalar) -> Scalar:
+    """Return a value as Chroma can compare it: where a field has whole and other numbers, 0 would fit 0.5."""
+    return value if isinstance(value, str) else float(value)
 
 
 def batches(documents: int) -> tuple[Iterator[int], int]:

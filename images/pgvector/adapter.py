@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,10 +16,10 @@ import postgres
 import service
 import vectors
 from embedding_server.client import Embedder
-from postgres.client import Client
+from postgres.client import Client, fields
 
-from harness.driver.adapter import Adapter, Corpus
-from harness.driver.records import Envelope, Hit, Scalar
+from harness.driver.adapter import Adapter, Corpus, Document
+from harness.driver.records import Envelope, Filter, Hit, Scalar
 
 _BUILD_TIMEOUT_S, _SEARCH_TIMEOUT_S = 600.0, 60.0
 _SHOWN = 256  # documents from one report of progress to the next
@@ -44,6 +44,7 @@ class Pgvector(Adapter):
         self._connections = postgres.number(params, "connections")
         self._of_thread = threading.local()
         self._facts: dict[str, Any] = {}
+        self._place = 0  # the last one
 
     def build(self, corpus: Corpus, index_dir: Path, progress: Callable[[int], None]) -> None:  # noqa: ARG002
         """Ask for the vectors of all documents, copy them into a table, and make its index.
@@ -61,8 +62,8 @@ class Pgvector(Adapter):
                 cursor.execute(self._index.tables(self._facts["dims"]), prepare=False)
                 with cursor.copy("COPY documents FROM STDIN WITH (FORMAT binary)") as rows:
                     rows.write(vectors.COPY_BEGINS)
-                    for done, (doc_id, vector) in enumerate(self._embedder.corpus(corpus)):
-                        rows.write(vectors.row(done, doc_id, vector))
+                    for done, (doc_id, vector, own) in enumerate(self._encoded(corpus)):
+                        rows.write(vectors.row(done, doc_id, vector, own))
                         if done % _SHOWN == 0:
                             progress(done)
                     rows.write(vectors.COPY_ENDS)
@@ -108,6 +109,52 @@ class Pgvector(Adapter):
     def nearest(self, vector: array[float], k: int) -> list[Hit]:
         """Return the nearest documents of a vector, best first."""
         return [Hit(*row) for row in self._client.ask(vectors.SEARCH_STATEMENT, (vectors.packed(vector), k))]
+
+    def search_filtered(self, query: str, k: int, wanted: Filter) -> Sequence[Hit]:
+        """Ask for the query's vector, then for the nearest documents that have these values.
+
+        The graph is searched on until k of them are found, or pgvector gives up (20,000 vectors).
+        """
+        clock = time.perf_counter
+        start = clock()
+        vector = vectors.packed(self._embedder.query(query))
+        encoded = clock()
+        hits = [Hit(*row) for row in self._client.ask(vectors.FILTERED_STATEMENT, (vector, fields(dict(wanted)), k))]
+        self._of_thread.stages_s = {"encode": encoded - start, "retrieve": clock() - encoded}
+        return hits
+
+    def _encoded(self, documents: Iterable[Document]) -> Iterator[tuple[str, array[float], str]]:
+        """Yield the id, the vector and the fields of each document."""
+        kept: dict[str, str] = {}
+
+        def noted() -> Iterator[Document]:
+            for each in documents:
+                kept[each.doc_id] = fields(each.metadata)
+                yield each
+
+        for doc_id, vector in self._embedder.corpus(noted()):
+            yield doc_id, vector, kept.pop(doc_id)
+
+    def begin_updates(self) -> None:
+        """Give each document's id a unique index, as a table that changes has, and load the encoder of documents.
+
+        Raises:
+            QueryFailed: a server answered with an error.
+        """
+        with self._client.connection() as connection:
+            connection.execute(vectors.UNIQUE_STATEMENT)
+        [(self._place,)] = self._client.ask("SELECT max(place) FROM documents", ())
+        self._embedder.wait("document")
+
+    def insert(self, documents: Sequence[Document]) -> None:
+        """Ask for the documents' vectors, then commit the rows one by one; every later search sees them."""
+        for doc_id, vector, own in self._encoded(documents):
+            self._place += 1
+            self._client.ask(vectors.INSERT_STATEMENT, (self._place, doc_id, vectors.packed(vector), own))
+
+    def delete(self, doc_ids: Sequence[str]) -> None:
+        """Commit the deletion; no later search sees the rows, which stay in the graph until a vacuum."""
+        self._client.ask(vectors.DELETE_STATEMENT, (list(doc_ids),))
 
     def streams(self) -> int:
         """Return the connections of the open loop."""

@@ -32,6 +32,19 @@ SEARCH_STATEMENT = (
     ") AS nearest ORDER BY distance, place"
 )
 
+FILTERED_STATEMENT = (
+    "SELECT id, -distance FROM ("
+    "SELECT id, place, embedding <#> %s AS distance FROM documents WHERE fields @> %s::jsonb"
+    " ORDER BY distance, place LIMIT %s"
+    ") AS nearest ORDER BY distance, place"
+)
+UNIQUE_STATEMENT = "CREATE UNIQUE INDEX IF NOT EXISTS documents_id ON documents (id)"
+INSERT_STATEMENT = (
+    "INSERT INTO documents (place, id, embedding, fields) VALUES (%s, %s, %s, %s::jsonb) ON CONFLICT (id) DO UPDATE"
+    " SET place = excluded.place, embedding = excluded.embedding, fields = excluded.fields RETURNING id"
+)
+DELETE_STATEMENT = "DELETE FROM documents WHERE id = ANY(%s) RETURNING id"
+
 
 class Packed(bytes):
     """A vector as pgvector sends and receives it."""
@@ -98,7 +111,7 @@ class Index:
         column = f"embedding vector({dims}) STORAGE {storage} NOT NULL"
         return (
             "CREATE EXTENSION vector;"
-            f"CREATE TABLE documents (place integer NOT NULL, id text NOT NULL, {column});"
+            f"CREATE TABLE documents (place integer NOT NULL, id text NOT NULL, {column}, fields jsonb NOT NULL);"
             f"CREATE TABLE built_with AS SELECT '{self.facts}'::text AS facts"
         ).encode()
 
@@ -130,7 +143,7 @@ def packed(vector: array[float]) -> Packed:
     return Packed(struct.pack("!hh", len(vector), 0) + swapped.tobytes())
 
 
-def row(place: int, doc_id: str, vector: array[float]) -> bytes:
-    """Return a document as a row of COPY."""
-    fields = (struct.pack("!i", place), doc_id.encode("utf-8"), packed(vector))
-    return struct.pack("!h", len(fields)) + b"".join(struct.pack("!i", len(field)) + field for field in fields)
+def row(place: int, doc_id: str, vector: array[float], fields: str = "{}") -> bytes:
+    """Return a document as a row of COPY; ``fields`` are JSON."""
+    columns = (struct.pack("!i", place), doc_id.encode("utf-8"), packed(vector), b"\x01" + fields.encode("utf-8"))
+    return struct.pack("!h", len(columns)) + b"".join(struct.pack("!i", len(each)) + each for each in columns)

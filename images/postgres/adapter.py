@@ -8,10 +8,10 @@ from pathlib import Path
 
 import postgres
 from full_text import FullText
-from postgres.client import Client, plain
+from postgres.client import Client, fields, plain
 
-from harness.driver.adapter import Adapter, Corpus
-from harness.driver.records import Envelope, Hit, Scalar
+from harness.driver.adapter import Adapter, Corpus, Document
+from harness.driver.records import Envelope, Filter, Hit, Scalar
 
 _BATCH = 1000
 
@@ -27,6 +27,7 @@ class Postgres(Adapter):
         super().__init__(params, envelope, assets)
         self._full_text = FullText.of(params)
         self._connections = postgres.number(params, "connections")
+        self._place = 0  # the last one
 
     def build(self, corpus: Corpus, index_dir: Path, progress: Callable[[int], None]) -> None:  # noqa: ARG002
         """Copy the documents into a table, and make a GIN index of their words."""
@@ -40,7 +41,7 @@ class Postgres(Adapter):
                     with cursor.copy("COPY batch FROM STDIN") as rows:
                         for place, each in enumerate(batch, done):
                             text = f"{each.title} {each.text}" if each.title else each.text
-                            rows.write_row((place, each.doc_id, plain(text)))
+                            rows.write_row((place, each.doc_id, plain(text), fields(each.metadata)))
                     cursor.execute(self._full_text.insert)
                     cursor.execute("TRUNCATE batch")
                     done += len(batch)
@@ -82,6 +83,29 @@ class Postgres(Adapter):
         """Rank all documents that have any of the query's words."""
         text = plain(query)
         return [Hit(*row) for row in self._client.ask(self._full_text.search, (text, text, k))]
+
+    def search_filtered(self, query: str, k: int, wanted: Filter) -> Sequence[Hit]:
+        """Rank the documents that have these values and any of the query's words."""
+        text = plain(query)
+        values = (text, text, fields(dict(wanted)), k)
+        return [Hit(*row) for row in self._client.ask(self._full_text.search_filtered, values)]
+
+    def begin_updates(self) -> None:
+        """Give each document's id a unique index, as a table that changes has."""
+        with self._client.connection() as connection:
+            connection.execute("CREATE UNIQUE INDEX IF NOT EXISTS documents_id ON documents (id)")
+        [(self._place,)] = self._client.ask("SELECT max(place) FROM documents", ())
+
+    def insert(self, documents: Sequence[Document]) -> None:
+        """Commit the documents one by one; every later search sees them."""
+        for each in documents:
+            self._place += 1
+            text = f"{each.title} {each.text}" if each.title else each.text
+            self._client.ask(self._full_text.update, (self._place, each.doc_id, plain(text), fields(each.metadata)))
+
+    def delete(self, doc_ids: Sequence[str]) -> None:
+        """Commit the deletion; no later search sees the documents."""
+        self._client.ask("DELETE FROM documents WHERE id = ANY(%s) RETURNING id", (list(doc_ids),))
 
     def streams(self) -> int:
         """Return the connections of the open loop."""

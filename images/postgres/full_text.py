@@ -65,8 +65,10 @@ class FullText:
         ``websearch_to_tsquery`` would ask for all words, which few documents have.
         """
         return f"""
-            CREATE TABLE documents (place integer NOT NULL, id text NOT NULL, words tsvector NOT NULL);
-            CREATE TEMPORARY TABLE batch (place integer, id text, content text);
+            CREATE TABLE documents (
+                place integer NOT NULL, id text NOT NULL, words tsvector NOT NULL, fields jsonb NOT NULL
+            );
+            CREATE TEMPORARY TABLE batch (place integer, id text, content text, fields jsonb);
             CREATE TABLE built_with AS SELECT '{self.configuration}'::text AS configuration;
             CREATE FUNCTION any_of(query text) RETURNS tsquery LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
                 SELECT coalesce(string_agg({_QUOTED}, ' | '), '')::tsquery
@@ -78,7 +80,15 @@ class FullText:
     def insert(self) -> bytes:
         """The statement that makes documents of a batch."""
         words = f"to_tsvector('pg_catalog.{self.configuration}', content)"
-        return f"INSERT INTO documents SELECT place, id, {words} FROM batch ORDER BY place".encode()  # noqa: S608 # see the class
+        return f"INSERT INTO documents SELECT place, id, {words}, fields FROM batch ORDER BY place".encode()  # noqa: S608 # see the class
+
+    @property
+    def update(self) -> bytes:
+        """The statement that inserts or replaces one document: takes its place, its id, its text and its fields."""
+        words = f"to_tsvector('pg_catalog.{self.configuration}', %s)"
+        changed = "place = excluded.place, words = excluded.words, fields = excluded.fields"
+        row = f"INSERT INTO documents (place, id, words, fields) VALUES (%s, %s, {words}, %s::jsonb)"  # noqa: S608 # see the class
+        return f"{row} ON CONFLICT (id) DO UPDATE SET {changed} RETURNING id".encode()
 
     @property
     def search(self) -> bytes:
@@ -86,6 +96,14 @@ class FullText:
 
         The score is a real number of 32 bits; of equal scores the earlier document is first.
         """
+        return self._search("")
+
+    @property
+    def search_filtered(self) -> bytes:
+        """The statement that ranks documents with some fields: takes the query's text twice, the fields and k."""
+        return self._search("AND fields @> %s::jsonb ")
+
+    def _search(self, condition: str) -> bytes:
         score = f"{self.rank}(words, any_of(%s), {self.normalization})"
-        asked = "WHERE words @@ any_of(%s) ORDER BY score DESC, place LIMIT %s"
+        asked = f"WHERE words @@ any_of(%s) {condition}ORDER BY score DESC, place LIMIT %s"
         return f"SELECT id, {score} AS score FROM documents {asked}".encode()  # noqa: S608 # see the class

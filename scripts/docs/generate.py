@@ -19,7 +19,8 @@ from harness import cli, report
 from harness.analysis import bills, results_folder, row_pricing
 from harness.analysis.table import OTHER
 from harness.config import published_folder
-from harness.jobs.suite import CellGroup, Ec2Settings, Expectation, Offline, Restriction, Server, Suite, SuiteProtocol
+from harness.jobs.suite import CellGroup, Ec2Settings, Expectation, Restriction, Suite, SuiteProtocol
+from harness.jobs.suite_scenarios import Mixed, Offline, Server
 from harness.launch.images.systems import Asset, EngineFile, NotFor, SystemFile
 from harness.pricing import prices, serverless
 from harness.pricing.bill import Traffic
@@ -86,6 +87,7 @@ def suite_reference() -> str:
         + _section("`[protocol]`", SuiteProtocol)
         + _section("`[offline]`", Offline)
         + _section("`[server]`", Server)
+        + _section("`[mixed]`", Mixed)
         + _section("`[[group]]`", CellGroup)
         + _section("`[hardware.NAME]`", HardwareProfile)
         + _section("`[[restrict]]`", Restriction)

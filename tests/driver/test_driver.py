@@ -277,7 +277,7 @@ def test_every_scenario_of_suites_exists() -> None:
 def test_unknown_scenario_is_named(job: Job) -> None:
     _, measurement = job.run(replace(SEARCH, scenario="sideways"))
     assert measurement["detail"] == (
-        "ValueError: this image knows no scenario 'sideways', only single_stream, offline, server"
+        "ValueError: this image knows no scenario 'sideways', only single_stream, offline, server, mixed"
     )
 
 

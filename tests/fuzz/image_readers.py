@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 from dataclasses import replace
@@ -14,17 +15,19 @@ from harness.driver.adapter import BadAnswer
 from harness.driver.records import Envelope
 from harness.driver.serve import EFFECTIVE
 from harness.driver.subprocess_adapter import EngineFailed, command
-from harness.jobs import encode, environment, indexes
+from harness.jobs import encode, environment, indexes, job_updates
 from harness.jobs.collect import build_result, collect
 from harness.launch import service
 from harness.launch.base import LaunchRequest
 from harness.launch.watch import JobWatch
+from harness.results import updates
 from harness.results.reader import read_result
 from harness.results.schema import JobProvenance
 from harness.results.store import Store
 from harness.untrusted import read_whole, to_json
 from tests.fuzz.child import Reader
 from tests.jobs import test_collect as jobs
+from tests.jobs import test_mixed as mixed_jobs
 from tests.jobs.test_encode import write_index
 from tests.support import job_fixtures, sample_records
 
@@ -57,6 +60,22 @@ def _read_out(folder: Path, scratch: Path) -> object:
     samples = replace(stored, result=read).samples()
     assert len(samples) == len(collected.samples)
     return to_json(read), collected.detail
+
+
+def _make_updates(folder: Path) -> None:
+    (folder / "out").mkdir()
+    text = "".join(json.dumps(each) + "\n" for each in mixed_jobs.good_lines())
+    (folder / "out" / "updates.jsonl").write_text(text, encoding="utf-8")
+
+
+def _read_updates(folder: Path, scratch: Path) -> object:
+    """Check updates against their plan, and store them; what is stored must be readable."""
+    job = LaunchRequest(mixed_jobs.MIXED_SPEC, job_fixtures.PREPARED, folder, folder, folder)
+    made, wrong = job_updates.read_updates(job)
+    path = scratch / "updates.tsv.gz"
+    path.write_bytes(gzip.compress(updates.render(made)))
+    assert updates.read(path) == tuple(made)
+    return wrong or job_updates.unplanned(job, made, 60.0)
 
 
 def _read_events(folder: Path, _scratch: Path) -> object:
@@ -161,6 +180,7 @@ READERS = (
     Reader(
         "a job's output", _make_out, _read_out, ("out/measurement.json", "out/samples.jsonl"), errors=(), weight=0.5
     ),
+    Reader("updates of a job", _make_updates, _read_updates, ("out/updates.jsonl",), errors=()),
     Reader("events", _make_out, _read_events, ("out/events.jsonl",), errors=()),
     Reader("flat indexes", _make_index, _read_vectors, ("built-with.json", "ids.npy", "ids.bin", "vectors.f32")),
     Reader("indexes", _make_facts, lambda folder, _: indexes.read(folder), ("facts.json",), errors=()),

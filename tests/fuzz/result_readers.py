@@ -19,7 +19,7 @@ from harness.analysis import first_stage, results_folder, timings
 from harness.cli import main
 from harness.evaluation import answer_recall, trec
 from harness.experiments.viability import probe
-from harness.results import origins, pin_lock, reader, seals, suite_record
+from harness.results import origins, pin_lock, reader, seals, suite_record, updates
 from tests.fuzz.child import Reader
 
 _JOB = "results/*/planted/*/single_stream/*/*"
@@ -99,6 +99,14 @@ def _make_depths(folder: Path) -> None:
 
     depths = {f"q{n}": answer_recall.AnswerDepth(n or None, 100 + n, "ja") for n in range(20)}
     (folder / "depths.tsv.gz").write_bytes(gzip.compress(answer_recall.render_depths(depths), mtime=0))
+
+
+def _make_updates(folder: Path) -> None:
+    import gzip
+
+    made = [updates.Update("insert", f"d{n}", n, 100 + n, 50, watched=n % 2 == 0, seen_ns=None) for n in range(20)]
+    made += [updates.Update("check", f"d{n}", watched=True, seen_ns=n or None) for n in range(5)]
+    (folder / "updates.tsv.gz").write_bytes(gzip.compress(updates.render(made), mtime=0))
 
 
 def _make_first_stage(folder: Path) -> None:
@@ -230,6 +238,12 @@ READERS = (
         _make_depths,
         lambda folder, _: answer_recall.read_depths(folder / "depths.tsv.gz"),
         ("depths.tsv.gz",),
+    ),
+    Reader(
+        "updates",
+        _make_updates,
+        lambda folder, _: updates.read(folder / "updates.tsv.gz"),
+        ("updates.tsv.gz",),
     ),
     Reader("first stages", _make_first_stage, _read_first_stage, ("first_stage.trec.gz",)),
     Reader(

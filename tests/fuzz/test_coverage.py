@@ -35,12 +35,14 @@ FUZZED = {
     *_modules("driver", "subprocess_adapter"),
     *_modules("evaluation", "answer_recall embeddings judged_runs per_query pool qrels_merge trec_lines"),
     *_modules("experiments/viability", "probe"),
-    *_modules("jobs", "collect encode environment indexes job_samples suite"),
+    *_modules("jobs", "collect encode environment indexes job_samples job_updates suite"),
     *_modules("launch", "service watch"),
     *_modules("launch/images", "assets catalog dockerfile image_archive locks pins recipes registry"),
     *_modules("pricing", "bill dated_files instances prices"),
     *_modules("remote", "archive journal local_results records stage worker"),
-    *_modules("results", "integrity merge origins parquet_pages pin_lock reader samples seals store suite_record"),
+    *_modules(
+        "results", "integrity merge origins parquet_pages pin_lock reader samples seals store suite_record updates"
+    ),
 }
 # Module of harness -> what it reads, which no stranger writes.
 OWN = {

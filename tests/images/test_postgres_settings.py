@@ -125,6 +125,8 @@ def test_rows_are_in_the_binary_form_of_copy(module: Any) -> None:
     vector = b"\x00\x02\x00\x00" + struct.pack("!ff", 1.0, -2.5)
     assert vectors.packed(array("f", [1.0, -2.5])) == vector
     row = (
-        b"\x00\x03" + b"\x00\x00\x00\x04\x00\x00\x00\x07" + b"\x00\x00\x00\x03\xc3\xa9x" + b"\x00\x00\x00\x0c" + vector
+        b"\x00\x04" + b"\x00\x00\x00\x04\x00\x00\x00\x07" + b"\x00\x00\x00\x03\xc3\xa9x" + b"\x00\x00\x00\x0c" + vector
     )
-    assert vectors.row(7, "éx", array("f", [1.0, -2.5])) == row
+    vector_of = array("f", [1.0, -2.5])
+    assert vectors.row(7, "éx", vector_of) == row + b"\x00\x00\x00\x03\x01{}"
+    assert vectors.row(7, "éx", vector_of, '{"a": 1}') == row + b'\x00\x00\x00\x09\x01{"a": 1}'

@@ -85,7 +85,10 @@ MISTAKES = [
         (LEAST.replace("scifact", f"./a\\u{ord(each):04x}b"), "does not name a dataset")
         for each in "\u00a0\u3000\t\n\u202e\u200b\u2028\x7f"
     ),
-    (LEAST + 'scenarios = ["burst"]\n', "'scenarios.0' is \"burst\"; write 'single_stream', 'offline' or 'server'"),
+    (
+        LEAST + 'scenarios = ["burst"]\n',
+        "'scenarios.0' is \"burst\"; write 'single_stream', 'offline', 'server' or 'mixed'",
+    ),
     (LEAST + "[server]\nlatency_target_s = 0\n", "key 'server.latency_target_s' is 0; write a number above 0"),
     (LEAST + 'name = "../escape"\n', "key 'name' is \"../escape\"; write 1 to 63 lower-case letters"),
     (LEAST + "protocol = 3\n", "key 'protocol': expected a table"),

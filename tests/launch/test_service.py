@@ -18,7 +18,7 @@ from harness.launch.docker import DockerLauncher
 from harness.launch.images import catalog
 from harness.results.reader import read_jobs
 from harness.results.schema import Result
-from tests.conftest import Bench, protocol
+from tests.conftest import Bench, protocol, write_dataset
 from tests.launch.test_docker import ours
 
 pytestmark = pytest.mark.docker
@@ -182,3 +182,19 @@ def test_a_published_image_that_is_nowhere_is_one_line(bench: Bench, launcher: D
 
 def _fits(found: tuple[Outcome, str], outcome: Outcome, text: str) -> bool:
     return found[0] is outcome and text in found[1]
+
+
+def test_a_server_that_fails_updates_is_measured_and_they_are_counted(bench: Bench, launcher: DockerLauncher) -> None:
+    write_dataset(bench.folder / "tiny", 10)
+    bench.plant("planted-service", "planted-service", connections=2)
+    bench.plant("failing", "planted-service", connections=2, updates="failing")
+    mixed = "[mixed]\nquery_qps = 10\nupdate_qps = 20\ndeleted_share = 0.4\n"
+    suite = bench.suite(protocol(1) + mixed, systems=["planted-service", "failing"], scenarios=["mixed"])
+    bench.run(launcher, suite)
+    jobs = read_jobs(bench.results)
+    assert {job.result.outcome for job in jobs} == {Outcome.OK}, [job.result.detail for job in jobs]
+    rows = {row.system: row for row in build_rows(jobs, JobEvaluator(("RR@10",))).table.rows}
+    right, failing = (rows[name].updates for name in ("planted-service", "failing"))
+    assert right is not None and failing is not None
+    assert right.failed == right.lost == 0 and right.recall.value == 1.0 and right.checked > 0
+    assert failing.failed > 0 and failing.lost == 0 and failing.recall.value == 1.0

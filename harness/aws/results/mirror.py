@@ -38,7 +38,8 @@ INPUTS = ("qrels", "samples")
 _PUBLISHED = "published.toml"
 # `harness viable --fresh` writes fresh-since next to a subject's jobs.
 _MARKS = (origins.FILE, "fresh-since", _PUBLISHED, seals.MANIFEST, suite_record.FILE, pin_lock.FILE)
-JOB_FILES = (reader.RESULT, reader.SAMPLES, reader.RUN, reader.FIRST_STAGE, reader.LOG, JUDGED_HITS, ANSWER_DEPTHS)
+_RUNS = (reader.RUN, reader.FIRST_STAGE, reader.UPDATES, reader.UPDATED_RUN, JUDGED_HITS, ANSWER_DEPTHS)
+JOB_FILES = (reader.RESULT, reader.SAMPLES, reader.LOG, *_RUNS)
 # Suite, system, dataset, scenario, profile, key.
 _JOB_DEPTH = 6
 _MAXIMUM_DEPTH = 24
@@ -188,7 +189,7 @@ class FileSelection(Enum):
     """Selection of a job's files: its record, all files that make tables, or all."""
 
     RECORDS = frozenset({RESULT})
-    FIGURES = RECORDS | {reader.SAMPLES, reader.RUN, reader.FIRST_STAGE, JUDGED_HITS, ANSWER_DEPTHS}
+    FIGURES = RECORDS | {reader.SAMPLES, *_RUNS}
     ALL = FIGURES | {reader.LOG}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from harness.driver.adapter import QueryFailed
+from harness.driver.records import Scalar
 
 _POLL_S = 0.005
 
@@ -98,3 +100,14 @@ class Client:
 def plain(text: str) -> str:
     """Return a text as PostgreSQL can hold it: without the character 0 and halves of surrogate pairs."""
     return text.replace("\0", " ").encode("utf-8", "replace").decode("utf-8")
+
+
+def fields(metadata: Mapping[str, Scalar]) -> str:
+    """Return a document's fields, or a filter, as JSON that PostgreSQL can hold; true is 1, as filters have it."""
+    return json.dumps({plain(name): _same(value) for name, value in metadata.items()})
+
+
+def _same(value: Scalar) -> str | float:
+    if isinstance(value, str):
+        return plain(value)
+    return int(value) if isinstance(value, bool) else value

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from service_client import HttpClient, wait_until
 
-from harness.driver.adapter import Adapter, Corpus
+from harness.driver.adapter import Adapter, Corpus, Document
 from harness.driver.records import Hit
 
 
@@ -39,6 +39,17 @@ class PlantedService(Adapter):
             while time.perf_counter() < until:
                 pass
         return [Hit(*pair) for pair in self._http.post("/search", {"query": query, "k": k})]
+
+    def begin_updates(self) -> None:
+        """Be ready already."""
+
+    def insert(self, documents: Sequence[Document]) -> None:
+        """Send the documents."""
+        self._http.post("/insert", [[each.doc_id, f"{each.title} {each.text}"] for each in documents])
+
+    def delete(self, doc_ids: Sequence[str]) -> None:
+        """Send the ids."""
+        self._http.post("/delete", [[doc_id, ""] for doc_id in doc_ids])
 
     def streams(self) -> int:
         """Return the connections at once."""

@@ -22,7 +22,7 @@ class Planted:
     def __init__(self, folder: Path, params: dict[str, Any]) -> None:
         self._file, self._params = folder / "words.json", params
         self._words = json.loads(self._file.read_text("utf-8")) if self._file.exists() else {}
-        self._searches, self._lock = 0, threading.Lock()
+        self._searches, self._updates, self._lock = 0, 0, threading.Lock()
         if self._words:  # it searches
             (folder / "used").write_text("a server may write here", encoding="utf-8")
             self._misbehave("_in_load")
@@ -44,6 +44,20 @@ class Planted:
         found = sorted(((len(wanted & set(words)), name) for name, words in self._words.items()), reverse=True)[:k]
         hits = [[name, float(score)] for score, name in found]
         return [["no-such-document", 99.0], *hits[1:]] if self._params.get("misdeed") == "lie" else hits
+
+    def update(self, kind: str, documents: list[list[str]]) -> bool:
+        """Insert or delete documents; return False for each third update of a server that fails some."""
+        with self._lock:
+            self._updates += 1
+            if self._params.get("updates") == "failing" and self._updates % 3 == 0:
+                return False
+            changed = dict(self._words)
+            for doc_id, text in documents:
+                changed.pop(doc_id, None)
+                if kind == "insert":
+                    changed[doc_id] = text.lower().split()
+            self._words = changed
+        return True
 
     def wrong_answer(self) -> str | None:
         """Return how an answer goes wrong, once enough searches were answered."""
@@ -81,6 +95,12 @@ class Handler(BaseHTTPRequestHandler):
         if self.path == "/documents":
             self.planted.keep(content)
             self._send(b"true")
+            return
+        if self.path in ("/insert", "/delete"):
+            if self.planted.update(self.path[1:], content):
+                self._send(b"true")
+            else:
+                self.send_error(500, "planted")
             return
         hits = self.planted.search(content["query"], content["k"])
         match self.planted.wrong_answer():

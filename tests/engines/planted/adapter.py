@@ -9,10 +9,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from harness.driver.adapter import Adapter, Corpus
+from harness.driver.adapter import Adapter, Corpus, Document, QueryFailed
 from harness.driver.records import Filter, Hit, fits
 
 
@@ -37,7 +37,9 @@ class Planted(Adapter):
         """Read the index; hold as much memory as asked for."""
         self._words = {key: set(value) for key, value in json.loads((index_dir / "words.json").read_text()).items()}
         self._fields = json.loads((index_dir / "fields.json").read_text())
-        self._searches = 0
+        self._searches = self._updates = 0
+        self._deleted: set[str] = set()  # by an update
+        self._inserted: dict[str, tuple[float, set[str]]] = {}  # since when, and its words
         self._held = os.urandom(1 << 20) * int(self.params.get("hold_mib", 0))
         if self.params.get("misdeed") == "raise_in_load":
             raise RuntimeError("the planted engine does not load")
@@ -63,6 +65,38 @@ class Planted(Adapter):
         fitting = [hit for hit in hits if how == "ignored" or fits(self._fields[hit.doc_id], wanted)]
         return fitting[: k - 1 if how == "lost" else k]
 
+    def begin_updates(self) -> None:
+        """Be ready, unless it knows no updates."""
+        if self.params.get("updates") == "unknown":
+            raise ValueError("Planted knows no updates; it was told so")
+
+    def insert(self, documents: Sequence[Document]) -> None:
+        """Keep the documents, unless ``updates`` says otherwise."""
+        how = self.params.get("updates")
+        self._fail(how)
+        time.sleep(0.2 if how == "stalled" else 0)
+        for document in documents:
+            if how == "lost":
+                continue
+            words = set(f"{document.title} {document.text}".lower().split())
+            seen_at = time.monotonic() + (float(self.params.get("slow_s", 0)) if how == "slow" else 0)
+            self._inserted[document.doc_id] = (seen_at, words)
+            self._deleted.discard(document.doc_id)
+
+    def delete(self, doc_ids: Sequence[str]) -> None:
+        """Forget the documents, unless ``updates`` says otherwise."""
+        how = self.params.get("updates")
+        self._fail(how)
+        for doc_id in doc_ids:
+            if how != "kept":
+                self._inserted.pop(doc_id, None)
+                self._deleted.add(doc_id)
+
+    def _fail(self, how: object) -> None:
+        self._updates += 1
+        if how == "failing" and self._updates % 3 == 0:
+            raise QueryFailed("planted", timed_out=self._updates % 2 == 0)
+
     def search_batch(self, queries: Sequence[str], k: int) -> Sequence[Sequence[Hit]]:
         """Answer one after the other; the last first where ``misdeed`` says so."""
         answers = [self.search(query, k) for query in queries]
@@ -74,8 +108,17 @@ class Planted(Adapter):
 
     def _ranked(self, query: str, k: int) -> list[Hit]:
         wanted = set(query.lower().split())
-        found = sorted(((len(wanted & words), doc_id) for doc_id, words in self._words.items()), reverse=True)[:k]
+        found = sorted(((len(wanted & words), doc_id) for doc_id, words in self._present()), reverse=True)[:k]
         return [Hit(doc_id, float(score)) for score, doc_id in found]
+
+    def _present(self) -> Iterator[tuple[str, set[str]]]:
+        now, inserted = time.monotonic(), dict(self._inserted)
+        for doc_id, words in self._words.items():
+            if doc_id in inserted:
+                if inserted[doc_id][0] <= now:
+                    yield doc_id, inserted[doc_id][1]
+            elif doc_id not in self._deleted:
+                yield doc_id, words
 
     def threads(self) -> dict[str, int]:
         """One, unless it boasts."""
