@@ -43,23 +43,28 @@ def make_load(rows: PlotRows) -> Drawing:
 
 
 def draw_load(rows: Sequence[Row], frame: Frame, label: str) -> Figure:
-    """Draw the points of each row, at most ``_MOST_ROWS``, joined in the order of their rates."""
-    systems = [row.system for row in rows]
-    figure = style.framed_figure(frame, 3.6, style.system_entries(systems, frame, dashed=systems))
+    """Draw the points of each row, at most ``_MOST_ROWS``; numbers of connections are joined in their order.
+
+    Rates are not: jobs try different ones, and near the highest rate chance decides how long the queue grows.
+    """
+    joined = {row.system for row in rows if _connections(row.load)}
+    figure = style.framed_figure(frame, 3.6, style.system_entries([row.system for row in rows], frame, dashed=joined))
     axes = figure.add_subplot()
     points = [point for row in rows for point in row.load]
     for row in rows:
         look = frame.styles[row.system]
-        line = _line(row)
-        axes.plot(*zip(*line, strict=True), **look.line, linewidth=1.2, gid=style.plain_text(row.system))
+        connections = _connections(row.load)
+        if connections:
+            axes.plot(*zip(*connections.values(), strict=True), **look.line, linewidth=1.2, gid="connections")
         for kept in (True, False):
             at = [(point.queries_per_s, point.latency_s * 1e3) for point in row.load if point.kept is kept]
             if at:
                 hollow: dict[str, Any] = {} if kept else {"markerfacecolor": "white"}
-                (dots,) = axes.plot(*zip(*at, strict=True), **{**look.mark, "markersize": 5, **hollow})
+                drawn = {**look.mark, "markersize": 5, **hollow, "gid": style.plain_text(row.system)}
+                (dots,) = axes.plot(*zip(*at, strict=True), **drawn)
                 dots.set_in_layout(False)
-        for connections, (rate, latency) in _connections(row.load).items():
-            axes.annotate(str(connections), (rate, latency), (4, 4), textcoords="offset points", fontsize=7)
+        for number, (rate, latency) in connections.items():
+            axes.annotate(str(number), (rate, latency), (4, 4), textcoords="offset points", fontsize=7)
     target_s = rows[0].latency_target_s
     if target_s:
         axes.axhline(target_s * 1e3, color=style.GREY, linewidth=0.9, linestyle=(0, (4, 3)), zorder=1, gid="the target")
@@ -69,12 +74,6 @@ def draw_load(rows: Sequence[Row], frame: Frame, label: str) -> Figure:
     axes.set_ylabel(label)
     style.add_grid(axes)
     return figure
-
-
-def _line(row: Row) -> list[tuple[float, float]]:
-    """Return the line through a row's points: by connections where there are any, else by rate."""
-    by_connections = list(_connections(row.load).values())
-    return by_connections or sorted((point.queries_per_s, point.latency_s * 1e3) for point in row.load)
 
 
 def _connections(load: Sequence[LoadPoint]) -> dict[int, tuple[float, float]]:
