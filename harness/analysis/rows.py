@@ -261,6 +261,8 @@ def _index(index: IndexFacts | None) -> IndexFigures:
     return IndexFigures(
         size_bytes=index.index_bytes,
         build_s=index.build_s,
+        cpu_s=index.observed.counters.cpu_s,
+        client_cpu_s=index.observed.counters.client_cpu_s,
         envelope=index.envelope if len({part.envelope for part in parts}) == 1 else None,
         machine=_build_machine([part.environment for part in parts]),
         parts_s={name: part.build_s for name, part in index.components.items()},

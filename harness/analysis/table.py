@@ -308,11 +308,14 @@ class IndexFigures:
     """The index of a row and its build.
 
     ``envelope`` and ``machine`` are ``None`` if they are unknown or differ between components.  ``parts_s`` holds each
-    component's share of ``build_s``; ``validity`` says how far that time can be trusted.
+    component's share of ``build_s``; ``validity`` says how far that time can be trusted.  ``cpu_s`` is the CPU time of
+    the build without components, of a service the server's; ``client_cpu_s`` is its client's.
     """
 
     size_bytes: int | None = None
     build_s: float | None = None
+    cpu_s: float | None = None
+    client_cpu_s: float | None = None
     envelope: Envelope | None = None
     machine: Machine | None = None
     validity: Validity = Validity.UNKNOWN

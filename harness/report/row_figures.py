@@ -395,6 +395,8 @@ FIXED: dict[str, tuple[Figure, ...]] = {
             "index_build_s", "s", "time to build the index", "index.build_s",
             label="index build", optional=True, cell=_build_time_cell, places=DATA | {Place.WIDE},
         ),
+        amount("index_build_cpu_s", "s", "CPU time of the build, of a service its server's", "index.cpu_s"),
+        amount("index_build_client_cpu_s", "s", "CPU time of a service's client in the build", "index.client_cpu_s"),
         fact("index_build_profile", "limits during the build", "index.envelope.name"),
         fact(
             "build_validity", "validity of that time: clean, noisy, invalid, unknown",
