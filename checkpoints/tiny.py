@@ -41,6 +41,8 @@ def recipe(system: System, folder: str) -> tuple[str, str]:
         return "rerank", _rerank(system, folder)
     if system.engine == "llm-rerank":
         return "llm", "qwen2" if system.params["method"] == "judgement" else "llama"
+    if "rerank_model" in named:  # a server of a reranker
+        return "rerank", _rerank(system, folder, "rerank_head")
     if "checkpoint" in named:
         return "colbert", ""
     if "expansion_model" in named:
@@ -57,8 +59,8 @@ def recipe(system: System, folder: str) -> tuple[str, str]:
     raise UnknownName("kind of checkpoint", f"{system.name}/{folder}", known)
 
 
-def _rerank(system: System, folder: str) -> str:
-    head = str(system.params["head"])
+def _rerank(system: System, folder: str, parameter: str = "head") -> str:
+    head = str(system.params[parameter])
     if head != "classifier":
         return {"modules": "ettin", "linear": "-".join((*_encoders(folder), "linear"))}[head]
     hubs = " ".join(asset.hub or "" for asset in system.assets if asset.folder == folder).lower()

@@ -20,7 +20,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter_ns
 
-from harness.driver.driver import SERVING
 from harness.driver.output import MEASUREMENT
 from harness.driver.records import Cpuset, EffectiveEnvelope, Envelope, Outcome, digest
 from harness.errors import EngineError, UsageError
@@ -208,7 +207,7 @@ class AttachedLauncher(process.ProcessLauncher):
                 if job.spec.kind != "remove":
                     # The load counts from here: what the client imports is no part of it.
                     stopped = seen.reach("build" if job.spec.kind == "build" else "load", ended)
-                    (job.folder / SERVING).write_text(json.dumps({"started_ns": perf_counter_ns()}), encoding="utf-8")
+                    job.tell_server_started(perf_counter_ns())
                 stopped = stopped or seen.follow(ended, report)
             finally:
                 process.kill_group(child)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness import filesystem
-from harness.driver.driver import UPDATES_FILE
+from harness.driver.driver import SERVING, UPDATES_FILE
 from harness.driver.records import Cpuset, EffectiveEnvelope, Envelope, JobSpec, Outcome, ScenarioParams, to_json
 from harness.errors import ImageError, UsageError
 from harness.launch import host
@@ -102,6 +103,14 @@ class LaunchRequest:
             spec = replace(spec, updates=None, scenario_params=ScenarioParams())
         text = to_json(replace(spec, cpuset=cpuset))
         (self.folder / "spec.json").write_text(text, encoding="utf-8")
+
+    def tell_server_started(self, started_ns: int) -> None:
+        """Tell a service's client that its server runs, since when, by a file that is whole when it is there."""
+        path = self.folder / SERVING
+        partial = path.with_suffix(".partial")
+        partial.write_text(json.dumps({"started_ns": started_ns}), encoding="utf-8")
+        partial.chmod(0o644)
+        partial.rename(path)
 
 
 @dataclass(frozen=True)

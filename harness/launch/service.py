@@ -7,7 +7,6 @@ joins it, so nothing else is in reach of either.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import threading
@@ -23,7 +22,6 @@ from pydantic import TypeAdapter
 
 from harness import filesystem
 from harness.driver.cgroup import Cgroup
-from harness.driver.driver import SERVING
 from harness.driver.envelope import mismatches
 from harness.driver.procfs import ReadFile
 from harness.driver.records import Cpuset, EffectiveEnvelope, Envelope, Outcome
@@ -110,7 +108,7 @@ class _Pair:
             return seen.end(ended.exit_code, ended.log, stopped)
         if refused := server.start(self._ended):
             return LaunchEnd(stopped=refused, placement=placement)
-        _tell(job.folder / SERVING, server.started_ns)
+        job.tell_server_started(server.started_ns)
         with seen.sampling(self._source):
             stopped = limit_mismatch(server.group, job.spec.envelope, placement.cpuset) or seen.follow(
                 self._ended, progress, self._check
@@ -261,14 +259,6 @@ def read_effective(job: LaunchRequest) -> EffectiveEnvelope | None:
     except (OSError, ValueError):
         return None
     return effective
-
-
-def _tell(path: Path, started_ns: int) -> None:
-    """Tell the client that its server has started; the file is whole when it is there."""
-    partial_path = path.with_suffix(".partial")
-    partial_path.write_text(json.dumps({"started_ns": started_ns}), encoding="utf-8")
-    partial_path.chmod(0o644)
-    partial_path.rename(path)
 
 
 class _PairSource(JobSource):

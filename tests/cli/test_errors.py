@@ -123,7 +123,7 @@ def test_broken_system_stops_no_command_about_others(harness: Call, bench: Bench
 def test_adapter_names_the_parameter_that_its_system_lacks_and_its_line(harness: Call) -> None:
     adapter = Path("engines/planted/adapter.py")
     lines = adapter.read_text().splitlines()
-    at = next(number for number, line in enumerate(lines, 1) if "self._searches = 0" in line)
+    at = next(number for number, line in enumerate(lines, 1) if "self._searches = self._updates = 0" in line)
     lines.insert(at, '        self.params["heap_mib"]')
     adapter.write_text("\n".join(lines))
     done = harness("conformance", "planted", "--launcher", "process")

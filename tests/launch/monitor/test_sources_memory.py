@@ -69,12 +69,16 @@ def test_mapped_file_pages_are_counted_separately() -> None:
 
 @pytest.mark.slow
 def test_shared_memory_is_no_file() -> None:
-    source = ProcessSource(os.getpid(), ())
-    before = source.now()
-    with mmap.mmap(-1, 64 << 20) as shared:
-        shared.write(b"x" * (64 << 20))
-        after = source.now()
-    assert 60 << 20 < after.anon_bytes - before.anon_bytes < 80 << 20
+    grown = []
+    for _ in range(5):  # what other tests put into shared memory meanwhile is counted as well
+        source = ProcessSource(os.getpid(), ())
+        before = source.now()
+        with mmap.mmap(-1, 64 << 20) as shared:
+            shared.write(b"x" * (64 << 20))
+            grown.append(source.now().anon_bytes - before.anon_bytes)
+        if 60 << 20 < grown[-1] < 80 << 20:
+            return
+    pytest.fail(f"64 MiB of shared memory counted as {grown} bytes")
 
 
 def test_process_whose_parent_has_ended_still_belongs_to_the_job() -> None:
