@@ -226,7 +226,7 @@ class ImageBuilder:
         if images:
             names = zip(("FIRST", "SECOND"), images, strict=False)
             joined = {name: image.reference for name, image in names}
-            return build(self.ensure_engine(system), NAME=system.engine, **joined)
+            return build(self._with_this_driver().ensure_engine(system), NAME=system.engine, **joined)
         if not system.prepare or not system.assets:
             return build(self.ensure_engine(system))
         runtime = self.ensure_engine(system, lean=system.lean)
@@ -237,6 +237,11 @@ class ImageBuilder:
             except _NeedsWholeEngine:
                 log.info(f"{system.name}: the lean engine cannot make its files ready; taking the whole one")
         return build(self.ensure_engine(system) if system.lean else runtime, **prepared)
+
+    def _with_this_driver(self) -> ImageBuilder:
+        """Return a builder of images with this very driver: adapters of components may need what an older one lacks."""
+        options = (self._platform, self._limits, self._progress, driver_code.is_current)
+        return ImageBuilder(self._client, self._cache, self._models, *options)
 
     def _new_engine(self, target: ImageTarget) -> Image:
         system = target.system

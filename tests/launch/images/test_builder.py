@@ -22,7 +22,7 @@ import requests
 from harness import filesystem
 from harness.driver.records import PROTOCOL_VERSION
 from harness.errors import EngineError, ImageError, StoreError
-from harness.launch.images import builder, driver_code, emulation
+from harness.launch.images import builder, catalog, driver_code, emulation
 from harness.launch.images.recipes import recipe
 from harness.launch.images.systems import WHOLE_ENGINE, NotFor, System
 from tests.support import job_fixtures
@@ -415,3 +415,25 @@ def test_build_may_take_half_of_the_memory(built: docker.DockerClient, toy: Syst
         file.write("RUN cd /sys/fs/cgroup; cat memory/memory.limit_in_bytes memory.max 2>/dev/null; exit 3\n")
     with pytest.raises(ImageError, match=rf" {limit} \|"):
         builder.ImageBuilder(built, tmp_path).ensure(toy)
+
+
+def test_a_joined_image_has_this_very_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An older one that measures alike may lack what the adapter of a newer component imports."""
+    asked = {}
+
+    def ensured(self: builder.ImageBuilder, system: System) -> builder.Image:
+        asked[system.name] = self._measures_alike
+        return builder.Image(system.name, "", "", 1, "")
+
+    monkeypatch.setattr(builder.ImageBuilder, "ensure", ensured)
+    monkeypatch.setattr(builder.ImageBuilder, "ensure_engine", ensured)
+    monkeypatch.setattr(builder.ImageBuilder, "_environment", lambda *_: {})
+    monkeypatch.setattr(builder.ImageBuilder, "_build", lambda *_: None)
+    system = catalog.system("hybrid-minilm")
+    made = builder.ImageBuilder(cast(docker.DockerClient, None), tmp_path, platform="linux/amd64")
+    made._new_system(builder.ImageTarget.of_system(system))
+    assert asked == {
+        "tantivy": driver_code.measures_alike,
+        "minilm": driver_code.measures_alike,
+        "hybrid-minilm": driver_code.is_current,
+    }
