@@ -293,7 +293,7 @@ class LoadPoint:
 
 @dataclass(frozen=True, kw_only=True)
 class ClientUse:
-    """The client of a service; its figures are no part of what the service is charged for.
+    """The client of a service.  A service is not charged for its client's figures.
 
     ``cpu_per_query_s`` is its CPU time.  ``null_s`` is the mean latency of a service that answers at once, in the same
     envelope: the client's and the network's part of each latency (``None``: not measured).

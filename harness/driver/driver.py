@@ -234,7 +234,7 @@ def _wait_for(path: Path) -> str:
 
 
 def _client(spec: JobSpec, paths: JobPaths, out: Output) -> Adapter | None:
-    """Return the client of a service, made before its server starts: what it imports is no part of a restart."""
+    """Return the client of a service, made before its server starts, so that a restart does not count its imports."""
     if spec.service_url is None:
         return None
     with out.phase("client"):

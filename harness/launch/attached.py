@@ -97,7 +97,7 @@ class AttachedLauncher(process.ProcessLauncher):
         return None
 
     def cannot_run(self, system: System) -> str | None:
-        """Return why the system is no client of a running service, or None."""
+        """Return why the system cannot ask a running service, or None."""
         return cannot_ask(system, build=self.builds) or super().cannot_run(system)
 
     def recipe(self, system: System) -> str:
@@ -205,7 +205,7 @@ class AttachedLauncher(process.ProcessLauncher):
             try:
                 stopped = None
                 if job.spec.kind != "remove":
-                    # The load counts from here: what the client imports is no part of it.
+                    # The load counts from here, after the client's imports.
                     stopped = seen.reach("build" if job.spec.kind == "build" else "load", ended)
                     job.tell_server_started(perf_counter_ns())
                 stopped = stopped or seen.follow(ended, report)

@@ -15,14 +15,13 @@ def parsed(url: str) -> SplitResult:
     """Return the parts of a service's address.
 
     Raises:
-        ValueError: it has credentials, which would be stored and shown, or it is no such address; the text quotes none
-            of it.
+        ValueError: it is not such an address, or has credentials, which would be stored; the text quotes none of it.
     """
     try:
         address = urlsplit(url)
         port = address.port
     except ValueError:
-        raise ValueError("is no address; write http://HOST:PORT or https://HOST") from None
+        raise ValueError("is not an address; write http://HOST:PORT or https://HOST") from None
     if "@" in address.netloc:
         variables = "HARNESS_SERVICE_USER and HARNESS_SERVICE_PASSWORD, or HARNESS_SERVICE_TOKEN,"
         raise ValueError(f"has a user or a password in it; set {variables} in the environment, and leave them out")
@@ -31,7 +30,7 @@ def parsed(url: str) -> SplitResult:
             "has more than an address behind its path; a key belongs into HARNESS_SERVICE_TOKEN, all else into --param"
         )
     if address.scheme not in PORTS or not address.hostname or port == 0 or url != url.strip():
-        raise ValueError(f"is no address of a service; write {', '.join(f'{name}://HOST:PORT' for name in PORTS)}")
+        raise ValueError(f"is not the address of a service; write {', '.join(f'{name}://HOST:PORT' for name in PORTS)}")
     return address
 
 
@@ -42,7 +41,7 @@ def is_local(url: str) -> bool:
 
 
 def cannot_ask(system: System, *, build: bool) -> str | None:
-    """Return why a system is no client of a running service, or why it may not build an index there; or None."""
+    """Return why a system cannot ask a running service, or why it may not build an index there; or None."""
     if system.service is None:
         return f"engine {system.engine!r} is a library, not the client of a service; name another --adapter"
     if build and not (system.service.removes and INDEX in system.params):

@@ -143,7 +143,7 @@ def queued(names: Collection[str]) -> list[ArrayTask]:
 
 
 def parse_queue(text: str) -> Iterator[ArrayTask]:
-    """Yield the tasks of squeue's output; index 0 stands for all tasks that were cancelled before they began."""
+    """Yield the tasks of squeue's output; index 0 means all tasks that were cancelled before they began."""
     for line in text.splitlines():
         fields = line.strip().split("|", 5)
         if len(fields) == 6 and fields[0].isdecimal() and (fields[1].isdecimal() or fields[1:3] == _REST):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import threading
-import time
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -14,24 +12,18 @@ from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
-from urllib.parse import urlsplit
 
-import embedding_server
-import parameter_names
 import ranking
 import service
-from embedding_server.client import Embedder
+from embedding_server.adapter import BUILD_TIMEOUT_S, SEARCH_TIMEOUT_S, EmbeddingsAdapter
 from service_client import HttpClient, wait_until
 
-from harness.driver.adapter import Adapter, Corpus, Document, QueryFailed
+from harness.driver.adapter import Corpus, Document, QueryFailed
 from harness.driver.records import Envelope, Filter, Hit, Scalar
 
-_BUILD = ("similarity", "ef_construction", "max_neighbors")
-_SEARCH = ("ef_search", "connections")
 _SPACES = ("ip", "cosine", "l2")
 _COLLECTIONS = "/api/v2/tenants/default_tenant/databases/default_database/collections"
 _NAME = "documents"
-_BUILD_TIMEOUT_S, _SEARCH_TIMEOUT_S = 600.0, 60.0
 _MOST_ADDED = 1024  # documents of a request
 # How often a build has the whole graph written, as far as the corpus has documents for it; and the most requests
 # between two times, far below a request's documents: then requests of like size meet the number exactly.
@@ -41,29 +33,25 @@ Fields = dict[str, dict[str, Scalar] | None]
 _NO_RULE: Mapping[str, Any] = MappingProxyType({})
 
 
-class Chroma(Adapter):
-    """Asks one server for a text's vector and Chroma for the vector's neighbours: two requests a query.
+class Chroma(EmbeddingsAdapter):
+    """Asks a server of embeddings for a text's vector, and Chroma for the vector's neighbours.
 
-    Both servers share the measured envelope.  Parameters: those of the encoder (:mod:`encoder.roles`); of the build
+    Parameters: as :class:`embedding_server.adapter.EmbeddingsAdapter`; of the build
     ``similarity`` (``ip``, ``cosine`` or ``l2``), ``ef_construction`` and ``max_neighbors``; of the search
-    ``ef_search`` and ``connections``.  Scores: the inner product or cosine, or minus the squared distance.
+    ``ef_search``.  Scores: the inner product or cosine, or minus the squared distance.
 
     Raises:
         ValueError: a parameter is unknown or wrong.
     """
 
+    own = ("similarity", "ef_construction", "max_neighbors", "ef_search")
+
     def __init__(self, params: dict[str, Scalar], envelope: Envelope, assets: Path) -> None:
         super().__init__(params, envelope, assets)
-        known = (*embedding_server.BUILD, *embedding_server.SEARCH, *_BUILD, *_SEARCH)
-        parameter_names.check(params, known, "this engine")
         if self.params["similarity"] not in _SPACES:
             raise ValueError(f"similarity is {self.params['similarity']!r}, must be one of {', '.join(_SPACES)}")
-        for name in ("ef_construction", "max_neighbors", *_SEARCH):
-            value = self.params[name]
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} is {value!r}, must be a whole number, at least 1")
-        self._of_thread = threading.local()
-        self._facts: dict[str, Any] = {}
+        for name in ("ef_construction", "max_neighbors", "ef_search"):
+            self.number(name)
 
     def build(self, corpus: Corpus, index_dir: Path, progress: Callable[[int], None]) -> None:  # noqa: ARG002
         """Ask for the vectors of all documents, and add them to a new collection.
@@ -74,18 +62,18 @@ class Chroma(Adapter):
         """
         if not len(corpus):
             raise ValueError("the corpus has no documents")
-        self.connect("document", _BUILD_TIMEOUT_S)
+        self.connect("document", BUILD_TIMEOUT_S)
         sizes, written_after = batches(len(corpus))
         graph = {
             "space": self.params["similarity"],
             "ef_construction": self.params["ef_construction"],
             "max_neighbors": self.params["max_neighbors"],
-            "num_threads": self._facts["cpus"],
+            "num_threads": self.encoder["cpus"],
             "sync_threshold": written_after,
         }
         self._open(self._http.post(_COLLECTIONS, {"name": _NAME, "configuration": {"hnsw": graph}}))
         kept: Fields = {}
-        vectors, done = self._embedder.corpus(_noted(corpus, kept)), 0
+        vectors, done = self.embedder.corpus(_noted(corpus, kept)), 0
         for size in sizes:
             added = list(islice(vectors, size))
             self._http.post(f"{self._path}/add", _request(added, kept))
@@ -104,7 +92,7 @@ class Chroma(Adapter):
         Raises:
             QueryFailed: a server answered with an error.
         """
-        self.connect("query", _SEARCH_TIMEOUT_S)
+        self.connect("query", SEARCH_TIMEOUT_S)
         self._open(self._http.get(f"{_COLLECTIONS}/{_NAME}"))
         changed = {"new_configuration": {"hnsw": {"ef_search": self.params["ef_search"]}}}
         self._http.ask("PUT", self._path, json.dumps(changed).encode())
@@ -121,14 +109,11 @@ class Chroma(Adapter):
         return self._best(query, k, {"where": rules[0] if len(rules) == 1 else {"$and": rules}})
 
     def _best(self, query: str, k: int, rule: dict[str, Any]) -> Sequence[Hit]:
-        clock = time.perf_counter
-        start = clock()
-        vector = self._embedder.query(query).tolist()
-        encoded = clock()
-        nearest = partial(self._nearest, vector, rule=rule)
-        hits = [Hit(doc_id, score) for score, doc_id in ranking.best(nearest, k)]
-        self._of_thread.stages_s = {"encode": encoded - start, "retrieve": clock() - encoded}
-        return hits
+        def nearest(vector: array[float]) -> list[Hit]:
+            asked = partial(self._nearest, vector.tolist(), rule=rule)
+            return [Hit(doc_id, score) for score, doc_id in ranking.best(asked, k)]
+
+        return self.find(query, nearest)
 
     def begin_updates(self) -> None:
         """Load the encoder of documents.
@@ -136,54 +121,32 @@ class Chroma(Adapter):
         Raises:
             QueryFailed: the server of embeddings answered with an error.
         """
-        self._embedder.wait("document")
+        self.embedder.wait("document")
 
     def insert(self, documents: Sequence[Document]) -> None:
         """Ask for the documents' vectors, and send them to Chroma, which answers once its log has them."""
         kept: Fields = {}
-        added = list(self._embedder.corpus(_noted(documents, kept)))
+        added = list(self.embedder.corpus(_noted(documents, kept)))
         self._http.post(f"{self._path}/upsert", _request(added, kept))
 
     def delete(self, doc_ids: Sequence[str]) -> None:
         """Send the ids to Chroma, which answers once its log has them."""
         self._http.post(f"{self._path}/delete", {"ids": list(doc_ids)})
 
-    def streams(self) -> int:
-        """Return the connections of the open loop."""
-        return int(self.params["connections"])
-
-    def stages_s(self) -> dict[str, float]:
-        """Return the seconds of this thread's last search: ``encode`` and ``retrieve``, each with its way there."""
-        return dict(getattr(self._of_thread, "stages_s", {}))
-
-    def counts(self) -> dict[str, int]:
-        """Return the encoder's ``parameters`` and its ``flop`` for this thread's last query; Chroma counts no work."""
-        return {"flop": self._embedder.flop(), "parameters": int(self._facts["parameters"])}
-
-    def threads(self) -> dict[str, int]:
-        """Return the thread counts of the server of embeddings; Chroma's is that of its CPUs and cannot be asked."""
-        return dict(self._facts["threads"])
-
     def libraries(self) -> dict[str, str]:
         """Return the versions of what does the work."""
-        return {**self._facts["libraries"], "chromadb": version("chromadb")}
-
-    def device(self) -> str:
-        """Return ``cuda`` where the encoder runs on a GPU, else ``cpu``."""
-        return str(self._facts["device"])
+        return {**super().libraries(), "chromadb": version("chromadb")}
 
     def close(self) -> None:
         """Close this thread's connections."""
-        self._embedder.close()
+        super().close()
         self._http.close()
 
     def connect(self, role: str, timeout_s: float) -> None:
         """Wait until both servers answer."""
         self._http = HttpClient(self.service_url, timeout_s)
-        host = urlsplit(self.service_url).hostname
-        self._embedder = Embedder(f"http://{host}:{service.EMBEDDINGS_PORT}", timeout_s)
         wait_until(lambda: self._http.get("/api/v2/heartbeat"))
-        self._facts = self._embedder.wait(role)
+        self.connect_embedder(service.EMBEDDINGS_PORT, role, timeout_s)
 
     def _open(self, collection: dict[str, Any]) -> None:
         self._path = f"{_COLLECTIONS}/{collection['id']}"

@@ -2,48 +2,37 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
 
-import embedding_server
-import parameter_names
-import postgres
 import service
 import vectors
-from embedding_server.client import Embedder
+from embedding_server.adapter import BUILD_TIMEOUT_S, SEARCH_TIMEOUT_S, EmbeddingsAdapter
 from postgres.client import Client, fields
 
-from harness.driver.adapter import Adapter, Corpus, Document
+from harness.driver.adapter import Corpus, Document
 from harness.driver.records import Envelope, Filter, Hit, Scalar
 
-_BUILD_TIMEOUT_S, _SEARCH_TIMEOUT_S = 600.0, 60.0
 _SHOWN = 256  # documents from one report of progress to the next
 
 
-class Pgvector(Adapter):
-    """Asks one server for a text's vector and PostgreSQL for the vector's neighbours: two requests a query.
+class Pgvector(EmbeddingsAdapter):
+    """Asks a server of embeddings for a text's vector, and PostgreSQL for the vector's neighbours.
 
-    Both servers share the measured envelope.  Parameters: those of the encoder (:mod:`encoder.roles`); of the build
-    ``index`` (``exact`` or ``hnsw``) and of ``hnsw`` ``m`` and ``ef_construction``; of the search ``connections``, and
-    of ``hnsw`` ``ef_search``.  Scores: the inner product.
+    Parameters: as :class:`embedding_server.adapter.EmbeddingsAdapter`; of the build
+    ``index`` (``exact`` or ``hnsw``) and of ``hnsw`` ``m`` and ``ef_construction``; of the search of
+    ``hnsw`` ``ef_search``.  Scores: the inner product.
 
     Raises:
         ValueError: a parameter is unknown or wrong.
     """
 
+    own = (*vectors.BUILD, *vectors.SEARCH)
+
     def __init__(self, params: dict[str, Scalar], envelope: Envelope, assets: Path) -> None:
         super().__init__(params, envelope, assets)
-        known = (*embedding_server.BUILD, *embedding_server.SEARCH, *vectors.BUILD, *vectors.SEARCH)
-        parameter_names.check(params, known, "this engine")
         self._index = vectors.Index.of(params)
-        self._connections = postgres.number(params, "connections")
-        self._of_thread = threading.local()
-        self._facts: dict[str, Any] = {}
         self._place = 0  # the last one
 
     def build(self, corpus: Corpus, index_dir: Path, progress: Callable[[int], None]) -> None:  # noqa: ARG002
@@ -55,11 +44,11 @@ class Pgvector(Adapter):
         """
         if not len(corpus):
             raise ValueError("the corpus has no documents")
-        self._connect("document", _BUILD_TIMEOUT_S)
+        self._connect("document", BUILD_TIMEOUT_S)
         with self._client.connection() as connection:
             # An index of a table of the same transaction needs no log.
             with connection.transaction(), connection.cursor() as cursor:
-                cursor.execute(self._index.tables(self._facts["dims"]), prepare=False)
+                cursor.execute(self._index.tables(self.encoder["dims"]), prepare=False)
                 with cursor.copy("COPY documents FROM STDIN WITH (FORMAT binary)") as rows:
                     rows.write(vectors.COPY_BEGINS)
                     for done, (doc_id, vector, own) in enumerate(self._encoded(corpus)):
@@ -90,7 +79,7 @@ class Pgvector(Adapter):
             ValueError: the index was made with other parameters.
             QueryFailed: a server answered with an error.
         """
-        self._connect("query", _SEARCH_TIMEOUT_S)
+        self._connect("query", SEARCH_TIMEOUT_S)
         [(made,)] = self._client.ask("SELECT facts FROM built_with", ())
         if made != self._index.facts:
             raise ValueError(f"the index was built as {made}, the system asks for {self._index.facts}; build it again")
@@ -98,13 +87,7 @@ class Pgvector(Adapter):
 
     def search(self, query: str, k: int) -> Sequence[Hit]:
         """Ask for the query's vector, then for the nearest documents; of equal scores the earlier one is first."""
-        clock = time.perf_counter
-        start = clock()
-        vector = self._embedder.query(query)
-        encoded = clock()
-        hits = self.nearest(vector, k)
-        self._of_thread.stages_s = {"encode": encoded - start, "retrieve": clock() - encoded}
-        return hits
+        return self.find(query, lambda vector: self.nearest(vector, k))
 
     def nearest(self, vector: array[float], k: int) -> list[Hit]:
         """Return the nearest documents of a vector, best first."""
@@ -115,13 +98,13 @@ class Pgvector(Adapter):
 
         The graph is searched on until k of them are found, or pgvector gives up (20,000 vectors).
         """
-        clock = time.perf_counter
-        start = clock()
-        vector = vectors.packed(self._embedder.query(query))
-        encoded = clock()
-        hits = [Hit(*row) for row in self._client.ask(vectors.FILTERED_STATEMENT, (vector, fields(dict(wanted)), k))]
-        self._of_thread.stages_s = {"encode": encoded - start, "retrieve": clock() - encoded}
-        return hits
+        chosen = fields(dict(wanted))
+
+        def nearest(vector: array[float]) -> list[Hit]:
+            values = (vectors.packed(vector), chosen, k)
+            return [Hit(*row) for row in self._client.ask(vectors.FILTERED_STATEMENT, values)]
+
+        return self.find(query, nearest)
 
     def _encoded(self, documents: Iterable[Document]) -> Iterator[tuple[str, array[float], str]]:
         """Yield the id, the vector and the fields of each document."""
@@ -132,7 +115,7 @@ class Pgvector(Adapter):
                 kept[each.doc_id] = fields(each.metadata)
                 yield each
 
-        for doc_id, vector in self._embedder.corpus(noted()):
+        for doc_id, vector in self.embedder.corpus(noted()):
             yield doc_id, vector, kept.pop(doc_id)
 
     def begin_updates(self) -> None:
@@ -144,7 +127,7 @@ class Pgvector(Adapter):
         with self._client.connection() as connection:
             connection.execute(vectors.UNIQUE_STATEMENT)
         [(self._place,)] = self._client.ask("SELECT max(place) FROM documents", ())
-        self._embedder.wait("document")
+        self.embedder.wait("document")
 
     def insert(self, documents: Sequence[Document]) -> None:
         """Ask for the documents' vectors, then commit the rows one by one; every later search sees them."""
@@ -156,34 +139,18 @@ class Pgvector(Adapter):
         """Commit the deletion; no later search sees the rows, which stay in the graph until a vacuum."""
         self._client.ask(vectors.DELETE_STATEMENT, (list(doc_ids),))
 
-    def streams(self) -> int:
-        """Return the connections of the open loop."""
-        return self._connections
-
-    def stages_s(self) -> dict[str, float]:
-        """Return the seconds of this thread's last search: ``encode`` and ``retrieve``, each with its way there."""
-        return dict(getattr(self._of_thread, "stages_s", {}))
-
-    def counts(self) -> dict[str, int]:
-        """Return the encoder's ``parameters`` and its ``flop`` for this thread's last query; PostgreSQL counts none."""
-        return {"flop": self._embedder.flop(), "parameters": int(self._facts["parameters"])}
-
     def threads(self) -> dict[str, int]:
         """Return the thread counts of the server of embeddings, and PostgreSQL's processes that work on one query."""
-        return {**self._facts["threads"], "postgres": self._client.processes()}
+        return {**super().threads(), "postgres": self._client.processes()}
 
     def libraries(self) -> dict[str, str]:
         """Return the versions of what does the work."""
         [(pgvector,)] = self._client.ask("SELECT extversion FROM pg_extension WHERE extname = 'vector'", ())
-        return {**self._facts["libraries"], **self._client.libraries(), "pgvector": pgvector}
-
-    def device(self) -> str:
-        """Return ``cuda`` where the encoder runs on a GPU, else ``cpu``; vectors are compared on CPUs."""
-        return str(self._facts["device"])
+        return {**super().libraries(), **self._client.libraries(), "pgvector": pgvector}
 
     def close(self) -> None:
         """Close the connections."""
-        self._embedder.close()
+        super().close()
         self._client.close()
 
     def _connect(self, role: str, timeout_s: float) -> None:
@@ -191,10 +158,8 @@ class Pgvector(Adapter):
         # One plan for all queries, which differ in their vectors alone.
         settings = {"plan_cache_mode": "force_generic_plan", **self._index.settings}
         self._client = Client(self.service_url, settings, vectors.register)
-        host = urlsplit(self.service_url).hostname
-        self._embedder = Embedder(f"http://{host}:{service.EMBEDDINGS_PORT}", timeout_s)
         self._client.wait()
-        self._facts = self._embedder.wait(role)
+        self.connect_embedder(service.EMBEDDINGS_PORT, role, timeout_s)
 
 
 ENGINE = Pgvector

@@ -13,7 +13,7 @@ from harness.driver.records import Envelope, Scalar
 
 PORT = 5432  # of PostgreSQL, as engine.toml has it
 EMBEDDINGS_PORT = 5433
-# The encoder's memory, of which PostgreSQL's shares are no part.
+# The encoder's memory.  PostgreSQL's shares do not count it.
 _ENCODER_BYTES = 256 << 20
 
 

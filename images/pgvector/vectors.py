@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 INDEXES = ("exact", "hnsw")
 BUILD = ("index", "m", "ef_construction")
-SEARCH = ("ef_search", "connections")
+SEARCH = ("ef_search",)
 _RANGES = {"m": (2, 100), "ef_construction": (4, 1000), "ef_search": (1, 1000)}  # pgvector's own
 # A row of a longer vector would not fit into a page of the table.
 _MOST_INLINE = 1950

@@ -62,16 +62,16 @@ class Reranking:
     def _rerank(self, scorer: Scorer, asked: dict[str, Any]) -> dict[str, Any]:
         query, documents = asked.get("query"), asked.get("documents")
         if asked.get("model", scorer.name) != scorer.name:
-            raise BadRequest(f"there is no model {asked['model']!r}, but {scorer.name!r}", 404)
+            raise BadRequest(f"model is {asked['model']!r}; this server has {scorer.name!r}", 404)
         if not isinstance(query, str):
-            raise BadRequest("query is no text")
+            raise BadRequest("query must be a text")
         if not isinstance(documents, list) or not 0 < len(documents) <= _MOST_TEXTS:
-            raise BadRequest(f"documents is no list of 1 to {_MOST_TEXTS} texts")
+            raise BadRequest(f"documents must be a list of 1 to {_MOST_TEXTS} texts")
         if not all(isinstance(text, str) for text in documents):
-            raise BadRequest("documents has what is no text")
+            raise BadRequest("documents has an entry that is not a text")
         most = asked.get("top_n", len(documents))
         if not isinstance(most, int) or most < 1:
-            raise BadRequest("top_n is no number from 1")
+            raise BadRequest("top_n must be a whole number, at least 1")
         scores, flop = scorer.score(query, documents)
         order = sorted(range(len(scores)), key=lambda number: (-scores[number], number))[:most]
         results = [{"index": number, "relevance_score": scores[number]} for number in order]

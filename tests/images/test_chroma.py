@@ -38,8 +38,8 @@ class Drawn:
 class Own(adapter.ENGINE):
     def connect(self, role, timeout_s):
         super().connect(role, timeout_s)
-        self._embedder.close()
-        self._embedder = Drawn()
+        self.embedder.close()
+        self.embedder = Drawn()
 adapter.ENGINE = Own
 drawn = [Document(f"d{number:04}", "", str(number)) for number in range(len(rows))]
 """
@@ -153,7 +153,7 @@ for ef_search in (10, 400):
     best = float(asked[0] @ rows[int(found[0][0].doc_id[1:])])
     say([sum(shares) / len(shares), abs(found[0][0].score - best)])
     # What the build wrote last is found as well as what it wrote first.
-    own._embedder.query = lambda text: array("f", rows[int(text)].tobytes())
+    own.embedder.query = lambda text: array("f", rows[int(text)].tobytes())
     say([own.search(str(number), 1)[0].doc_id for number in (0, 1500, 2999)])
     own.close()
     say(ended())

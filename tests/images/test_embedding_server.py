@@ -89,12 +89,12 @@ def test_answers_have_openais_shape(module: Callable[[str], ModuleType], url: st
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"input": []}, "400: .*input is no text and no list of 1 to 4096 texts"),
-        ({"input": 3}, "400: .*input is no text"),
-        ({"input": [1]}, "400: .*input has what is no text"),
-        ({}, "400: .*input is no text"),
-        ([], "400: .*the body is no JSON object"),
-        ({"input": "a", "model": "other"}, "404: .*there is no model 'other', but 'letters'"),
+        ({"input": []}, "400: .*input must be a text or a list of 1 to 4096 texts"),
+        ({"input": 3}, "400: .*input must be a text"),
+        ({"input": [1]}, "400: .*input has an entry that is not a text"),
+        ({}, "400: .*input must be a text"),
+        ([], "400: .*the body is not a JSON object"),
+        ({"input": "a", "model": "other"}, "404: .*model is 'other'; this server has 'letters'"),
         ({"input": "a", "encoding_format": "int8"}, "400: .*encoding_format is one of float, base64"),
         ({"input": "a", "role": ["query"]}, "400: .*role is one of"),
     ],

@@ -562,7 +562,7 @@ def test_nobody_listening_is_a_failed_query_and_waiting_ends_when_somebody_does(
     client_module.wait_until(ready)
     assert tried == 4
     for wrong in ("localhost:9200", "ftp://host/", "http://"):
-        with pytest.raises(ValueError, match="is no address of a service"):
+        with pytest.raises(ValueError, match="is not the address of a service"):
             client_module.HttpClient(wrong)
 
 

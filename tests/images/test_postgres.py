@@ -45,8 +45,8 @@ class Drawn:
 class Own(adapter.ENGINE):
     def _connect(self, role, timeout_s):
         super()._connect(role, timeout_s)
-        self._embedder.close()
-        self._embedder, self._facts["dims"] = Drawn(), 32
+        self.embedder.close()
+        self.embedder, self.encoder["dims"] = Drawn(), 32
 adapter.ENGINE = Own
 drawn = [Document(f"d{number}", "", str(number)) for number in range(len(rows))]
 """
@@ -171,7 +171,7 @@ for ef_search in (1, 40, 400):
     shared = [len({f"d{place}" for place in best[:10]} & set(found)) for best, found in zip(exact, hits)]
     say([sum(shared) / 400, len(own.search("1", 500))])
     if ef_search == 40:
-        values = (vectors.packed(own._embedder.query("1")), 10)
+        values = (vectors.packed(own.embedder.query("1")), 10)
         plan = own._client.ask("EXPLAIN " + vectors.SEARCH_STATEMENT, values)
         say(" ".join(line for line, in plan))
         say([[hit.doc_id for hit in own.search("0", k)] for k in (1, 2, 3)])
@@ -197,8 +197,8 @@ built(corpus)
 started()
 own = client()
 own.load(index)
-vector = own._embedder.query("mountains of ice").tolist()
-stored = {doc_id: row.tolist() for doc_id, row in own._embedder.corpus(corpus)}
+vector = own.embedder.query("mountains of ice").tolist()
+stored = {doc_id: row.tolist() for doc_id, row in own.embedder.corpus(corpus)}
 say([sum(map(float.__mul__, vector, row)) for row in stored.values()])
 say({hit.doc_id: hit.score for hit in own.search("mountains of ice", 4)})
 say([own.threads(), sorted(own.libraries()), sorted(own.stages_s()), own.counts(), own.device()])

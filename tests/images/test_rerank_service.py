@@ -55,11 +55,11 @@ def test_answers_have_coheres_shape(server: ModuleType) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"query": None}, "query is no text"),
-        ({"documents": []}, "documents is no list of 1 to 4096 texts"),
-        ({"documents": [{"text": "a"}]}, "documents has what is no text"),
-        ({"top_n": 0}, "top_n is no number from 1"),
-        ({"model": "other"}, "there is no model 'other', but 'letters'"),
+        ({"query": None}, "query must be a text"),
+        ({"documents": []}, "documents must be a list of 1 to 4096 texts"),
+        ({"documents": [{"text": "a"}]}, "documents has an entry that is not a text"),
+        ({"top_n": 0}, "top_n must be a whole number, at least 1"),
+        ({"model": "other"}, "model is 'other'; this server has 'letters'"),
     ],
 )
 def test_wrong_requests_are_refused(server: ModuleType, changes: dict[str, object], said: str) -> None:

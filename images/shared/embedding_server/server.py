@@ -69,12 +69,12 @@ class Embeddings:
     def _embed(self, asked: dict[str, Any]) -> dict[str, Any]:
         encoder = self._encoder(asked.get("role", ROLES[0]))
         if asked.get("model", encoder.name) != encoder.name:
-            raise BadRequest(f"there is no model {asked['model']!r}, but {encoder.name!r}", 404)
+            raise BadRequest(f"model is {asked['model']!r}; this server has {encoder.name!r}", 404)
         texts = [asked["input"]] if isinstance(asked.get("input"), str) else asked.get("input")
         if not isinstance(texts, list) or not 0 < len(texts) <= _MOST_TEXTS:
-            raise BadRequest(f"input is no text and no list of 1 to {_MOST_TEXTS} texts")
+            raise BadRequest(f"input must be a text or a list of 1 to {_MOST_TEXTS} texts")
         if not all(isinstance(text, str) for text in texts):
-            raise BadRequest("input has what is no text")
+            raise BadRequest("input has an entry that is not a text")
         written = _FORMATS.get(asked.get("encoding_format", "float"))
         if written is None:
             raise BadRequest(f"encoding_format is one of {', '.join(_FORMATS)}")

@@ -133,7 +133,7 @@ def number(value: object) -> float:
 
 
 def to_json(content: object) -> bytes:
-    """Return compact JSON; half a surrogate pair is no text, and is replaced as the engines in the process do."""
+    """Return compact JSON; half a surrogate pair is not text, and is replaced as the engines in the process do."""
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 

@@ -44,7 +44,7 @@ class HttpClient:
     ) -> None:
         address = urlsplit(url)
         if address.scheme not in ("http", "https") or not address.hostname:
-            raise ValueError(f"{url!r} is no address of a service, as http://host:port is")
+            raise ValueError(f"{url!r} is not the address of a service, as http://host:port is")
         self._host, self._prefix = address.hostname, address.path.rstrip("/")
         self._port = address.port or (443 if address.scheme == "https" else 80)
         self._tls = ssl.create_default_context() if address.scheme == "https" else None

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-# Answers a request (method, path with its query, body) with a status and JSON.
+# Answers a request (method, path with its query, body) with a status and an object for JSON, or bytes that are JSON.
 Answer = Callable[[str, str, bytes], tuple[int, Any]]
 
 MOST_BODY_BYTES = 512 << 20  # a thousand long documents
@@ -95,7 +95,7 @@ class Server:
     def _response_to(self, head: bytes, body: bytes) -> bytes:
         words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
         if len(words) != 3:
-            return _response(400, _error("this is no request of HTTP/1.1"))
+            return _response(400, _error("this is not a request of HTTP/1.1"))
         try:
             return _response(*self._answer(words[0], words[1], body))
         except BadRequest as error:
@@ -113,10 +113,15 @@ def read_object(body: bytes) -> dict[str, Any]:
     try:
         content = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise BadRequest(f"the body is no JSON: {error}") from error
+        raise BadRequest(f"the body is not JSON: {error}") from error
     if not isinstance(content, dict):
-        raise BadRequest("the body is no JSON object")
+        raise BadRequest("the body is not a JSON object")
     return content
+
+
+def dumped(content: Any) -> bytes:
+    """Return compact JSON."""
+    return json.dumps(content, separators=(",", ":")).encode("ascii")
 
 
 def _error(why: str) -> dict[str, Any]:
@@ -124,6 +129,6 @@ def _error(why: str) -> dict[str, Any]:
 
 
 def _response(status: int, content: Any) -> bytes:
-    text = json.dumps(content, separators=(",", ":")).encode("ascii")
+    text = content if isinstance(content, bytes) else dumped(content)
     head = f"HTTP/1.1 {status} {_REASONS.get(status, 'Error')}\r\nContent-Type: application/json\r\n"
     return b"%bContent-Length: %d\r\n\r\n%b" % (head.encode("ascii"), len(text), text)

@@ -127,7 +127,7 @@ class Documents:
         query = numpy.frombuffer(base64.b64decode(asked.get("vector", ""), validate=True), dtype="<f4")[None]
         k, texts = asked.get("k"), asked.get("texts", 0)
         if self._ids is None or query.shape[1] != self._dims or not isinstance(k, int) or k < 1:
-            raise BadRequest(f"vector is not of {self._dims} dimensions, or k is no number from 1")
+            raise BadRequest(f"vector must have {self._dims} dimensions, and k must be a whole number, at least 1")
         pairs = ranking.best(partial(self._nearest, query), min(k, len(self._ids)))
         found = {"ids": [self._ids[row] for _, row in pairs], "scores": [score for score, _ in pairs]}
         if not texts:
