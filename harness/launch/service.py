@@ -266,6 +266,7 @@ class _PairSource(JobSource):
 
     def __init__(self, server: JobSource, client: Cgroup | None) -> None:
         self._server, self._client = server, client
+        self._client_ns: int | None = None  # the last reading: a client that has ended has no cgroup
         self.name = server.name
 
     def now(self) -> MemoryNow | None:
@@ -275,8 +276,9 @@ class _PairSource(JobSource):
     def read(self) -> CounterReading | None:
         """Read the counters of both."""
         reading = self._server.read()
-        client_ns = self._client.cpu_ns() if self._client else None
-        return replace(reading, client_cpu_ns=client_ns) if reading else None
+        if self._client and (used_ns := self._client.cpu_ns()) is not None:
+            self._client_ns = used_ns
+        return replace(reading, client_cpu_ns=self._client_ns) if reading else None
 
     def pids(self) -> Collection[int] | None:
         """Return the server's processes."""

@@ -6,6 +6,7 @@ import os
 import shutil
 import threading
 import time
+from types import SimpleNamespace
 
 import docker
 import pytest
@@ -16,6 +17,7 @@ from harness.driver.records import Outcome
 from harness.launch import service
 from harness.launch.docker import DockerLauncher
 from harness.launch.images import catalog
+from harness.launch.monitor.traces import CounterReading
 from harness.results.reader import read_jobs
 from harness.results.schema import Result
 from tests.conftest import Bench, protocol, write_dataset
@@ -68,7 +70,7 @@ def test_a_server_has_the_envelope_and_its_client_other_cpus(
     bench: Bench, launcher: DockerLauncher, engine: docker.DockerClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("HARNESS_CPU_LEASES", raising=False)  # tests beside this one may hold all CPUs
-    bench.plant("slow", "planted-service", service_s=0.02)
+    bench.plant("slow", "planted-service", service_s=0.02, burn_s=0.6)
     seen: dict[str, dict[str, object]] = {}
 
     def look() -> None:
@@ -108,10 +110,19 @@ def test_a_server_has_the_envelope_and_its_client_other_cpus(
     assert 2 << 20 < result.observed.memory.peak_anon_bytes < 256 << 20
     counters = result.observed.counters
     assert counters.cpu_s > 0 and 0 < counters.client_cpu_s < counters.wall_s
+    built = result.index.observed.counters
+    assert 0.3 < built.client_cpu_s < 0.7
     # The server wrote into its index folder; the index in the cache stays as it was built.
     (index,) = (bench.cache / "indexes").glob("*/data")
     assert [path.name for path in index.iterdir()] == ["words.json"]
     assert ours(engine) == []
+
+
+def test_cpu_time_of_a_client_that_has_ended_stays() -> None:
+    """Its cgroup is gone before the server's last reading, mostly."""
+    server = SimpleNamespace(name="cgroup", read=lambda: CounterReading(0, cpu_ns=9))
+    source = service._PairSource(server, SimpleNamespace(cpu_ns=iter([None, 5, None]).__next__))
+    assert [source.read().client_cpu_ns for _ in range(3)] == [None, 5, 5]
 
 
 @pytest.mark.parametrize("part", [0, 1, 2])  # side by side

@@ -13,13 +13,16 @@ from harness.driver.records import Hit
 
 
 class PlantedService(Adapter):
-    """``timeout_s`` bounds a query; ``client`` names what the client does wrong."""
+    """``timeout_s`` bounds a query; ``client`` names what the client does wrong; ``burn_s`` is its work in a build."""
 
     def build(self, corpus: Corpus, index_dir: Path, progress: Callable[[int], None]) -> None:
         """Send the documents."""
         self._connect()
         documents = [[each.doc_id, f"{each.title} {each.text}"] for each in corpus]
         self._http.post("/documents", documents)
+        until = time.process_time() + float(self.params.get("burn_s", 0))
+        while time.process_time() < until:
+            pass
         progress(len(documents))
 
     def load(self, index_dir: Path) -> None:
