@@ -425,6 +425,9 @@ def _answering(run: _RunState, finished: Iterable[tuple[Result, Outcome]]) -> fr
 def _job_spec(inputs: Inputs, job: Planned, prepared: Prepared, launcher: Launcher) -> JobSpec:
     """Return the spec that the driver inside the container reads."""
     spec, sample = job.spec, inputs.samples[job.cell.dataset]
+    warmup, timed = sample.warmup, sample.timed
+    if job.cell.system in NULL_SYSTEMS:  # it answers without searching, so it has nothing to filter
+        warmup, timed = (tuple(replace(each, filter=(), matching=None) for each in part) for part in (warmup, timed))
     made = JobSpec(
         kind="search",
         system=job.cell.system,
@@ -442,8 +445,8 @@ def _job_spec(inputs: Inputs, job: Planned, prepared: Prepared, launcher: Launch
         updates=_updates(inputs, job),
         fewer_hits_ok=prepared.system.fewer_hits_ok,
         warmup_cap=spec.warmup_cap or 0,
-        warmup=sample.warmup,
-        sample=sample.timed,
+        warmup=warmup,
+        sample=timed,
         service_url=launcher.service_url or prepared.system.service_url("search"),
         max_qps=inputs.suite.protocol.max_qps,
     )

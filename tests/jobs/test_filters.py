@@ -45,9 +45,12 @@ def write_filtered(folder: Path, **change: Any) -> None:
 def test_a_row_has_its_latency_by_selectivity(bench: Bench) -> None:
     write_filtered(bench.folder / "tiny")
     launcher = ProcessLauncher(bench.cache)
-    bench.run(launcher, bench.suite(protocol(2, name="santhanam2023")))
-    (job,) = read_jobs(bench.results)
-    assert job.result.outcome is Outcome.OK, job.result.detail
+    bench.run(launcher, bench.suite(protocol(2, name="santhanam2023"), overhead=True))
+    null, job = sorted(read_jobs(bench.results), key=lambda job: job.result.spec.cell.system)
+    assert null.result.spec.cell.system == "null"
+    for each in (null, job):
+        assert each.result.outcome is Outcome.OK, each.result.detail
+    assert "matching" not in null.samples().column_names, "it answers without searching"
     samples = {row["query_id"]: row["matching"] for row in job.samples().to_pylist() if row["trial"] == 0}
     assert samples == {"q0": 1, "q1": 5, "q2": 5, "q3": None}
     table = build_rows([job], JobEvaluator(("RR@10",))).table

@@ -43,7 +43,6 @@ WRONG = {
     "huge": ({"answer": "huge", "at": 3}, Outcome.CRASH, "QueryFailed: an answer of more than 32 MiB"),
     "exit-in-load": ({"misdeed": "exit_in_load"}, Outcome.CRASH, "its last line: the planted server leaves"),
     "oom-in-load": ({"misdeed": "oom_in_load"}, Outcome.OOM, "at the memory limit of 256 MiB"),
-    "deaf": ({"deaf": 1}, Outcome.TIMEOUT, "load took more than 4 s"),
     "no-command": ({"misdeed": "no_command"}, Outcome.CRASH, "ValueError: the planted service has no command"),
     "greedy-client": ({"client": "oom"}, Outcome.CRASH, "the client needed more than its 2048 MiB"),
 }
@@ -51,7 +50,6 @@ WRONG_BUILDS = {
     "exit-in-build": ("exit_in_build", Outcome.CRASH, "the server ended with exit code 3"),
     "oom-in-build": ("oom_in_build", Outcome.OOM, "at the memory limit of 1024 MiB"),
     "fails-at-term": ("fails_at_term", Outcome.CRASH, "exit code 5 when it was asked to"),
-    "ignores-term": ("ignores_term", Outcome.TIMEOUT, "the server did not end within 1 s"),
 }
 
 
@@ -132,7 +130,7 @@ def test_what_a_server_or_its_client_does_wrong_has_an_outcome(
     wrong = dict(list(WRONG.items())[part::3])
     for system, (params, _, _) in wrong.items():
         bench.plant(system, "planted-service", **params)
-    bench.run(launcher, bench.suite(protocol(1, load_timeout_s=4.0), systems=["served", *wrong]))
+    bench.run(launcher, bench.suite(protocol(1), systems=["served", *wrong]))
     ended = by_system(bench)
     assert ended.pop("served").outcome is Outcome.OK
     found = {system: (result.outcome, str(result.detail)) for system, result in ended.items()}
@@ -142,10 +140,25 @@ def test_what_a_server_or_its_client_does_wrong_has_an_outcome(
     assert ours(engine) == []
 
 
-def test_a_server_that_spoils_a_build_has_an_outcome(
+def test_a_server_that_is_never_ready_or_never_ends_is_out_of_time(
     bench: Bench, launcher: DockerLauncher, engine: docker.DockerClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Alone, because nothing else must be quick on a busy machine."""
     monkeypatch.setattr(service, "_STOP_S", 1)
+    bench.plant("deaf", "planted-service", deaf=1)
+    bench.run(launcher, bench.suite(protocol(1, load_timeout_s=4.0), systems=["deaf"]))
+    bench.plant("ignores-term", "planted-service", build_misdeed="ignores_term")
+    bench.run(launcher, bench.suite(protocol(1), systems=["ignores-term"]))
+    found = {system: (result.outcome, str(result.detail)) for system, result in by_system(bench).items()}
+    assert found.keys() == {"deaf", "ignores-term"} and {outcome for outcome, _ in found.values()} == {Outcome.TIMEOUT}
+    assert "load took more than 4 s" in found["deaf"][1]
+    assert "the server did not end within 1 s" in found["ignores-term"][1]
+    assert ours(engine) == []
+
+
+def test_a_server_that_spoils_a_build_has_an_outcome(
+    bench: Bench, launcher: DockerLauncher, engine: docker.DockerClient
+) -> None:
     for system, (misdeed, _, _) in WRONG_BUILDS.items():
         bench.plant(system, "planted-service", build_misdeed=misdeed)
     bench.run(launcher, bench.suite(protocol(1), systems=list(WRONG_BUILDS)))
