@@ -71,9 +71,10 @@ def pool(stored: Iterable[StoredJob], keys: Collection[str] | None = None) -> Po
 
 
 def _failure(failed: Sequence[StoredJob]) -> tuple[Outcome, ForeignText | None]:
-    """Return the outcome of the first failure, and the number of failed jobs in words."""
+    """Return the outcome of the first failure, and the number of failed jobs in words if not all ended like it."""
     first = failed[0].result
-    if first.spec.jobs == 1:
+    ends = {(job.result.outcome, job.result.detail) for job in failed}
+    if len(failed) == first.spec.jobs and len(ends) == 1:
         return first.outcome, first.detail
     same = sum(job.result.outcome is first.outcome for job in failed)
     others = len(failed) - same

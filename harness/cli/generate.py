@@ -131,8 +131,8 @@ def generate(kind: str, source: str, out: Path, seed: int, cache: Path, **given:
     KIND is far-relevant (the passage starts beyond 512 tokens), placed (at given depths of given lengths), uniform
     (first, last or anywhere), needle (one sentence in a background text), passkey (a number in repeated text), shuffled
     (segments of each document in random order; a training and a test copy), joined (neighbouring documents of one
-    title, in order), filtered (DATASET with fields and queries that filter on them), larger (DATASET among distractors).
-    Tokens are tokens of bert-base-uncased.
+    title, in order), filtered (DATASET with fields and queries that filter on them), larger (DATASET among
+    distractors).  Tokens are tokens of bert-base-uncased.
     """
     location = datasets.find(source, Path.cwd())
     with bar(f"generate {kind}", "documents") as step:

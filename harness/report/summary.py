@@ -597,4 +597,6 @@ def nothing_measured(rows: Sequence[Row]) -> str | None:
         return None
     ends = Counter(row.outcome.value.replace("_", " ") for row in systems)
     counts = ", ".join(f"{count} {end}" for end, count in ends.items())
-    return f"nothing could be measured: {counts}; choose other hardware, or fix the systems"
+    reasons = {row.detail for row in systems}
+    why = next(iter(reasons)) if len(reasons) == 1 else None
+    return f"nothing could be measured: {counts}{f': {why}' if why else '; choose other hardware, or fix the systems'}"

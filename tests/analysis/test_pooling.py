@@ -95,3 +95,10 @@ def test_the_first_failure_names_the_outcome_and_counts_the_others() -> None:
 def test_failure_of_the_only_job_keeps_its_message() -> None:
     pool = pooling.pool([sample_records.job(0, Outcome.OOM, detail="killed at 256 MiB")])
     assert (pool.outcome, pool.detail) == (Outcome.OOM, "killed at 256 MiB")
+
+
+def test_a_cell_whose_trials_all_failed_alike_says_why_alone() -> None:
+    """The reason is what a reader needs; a narrow terminal cuts what follows a count."""
+    jobs = [sample_records.job(at, Outcome.OOM, detail="48 MiB", job=at, jobs=5, trials=1) for at in range(5)]
+    assert pooling.pool(jobs).detail == "48 MiB"
+    assert pooling.pool(jobs[:4]).detail == "4 of 5 trials ended oom: 48 MiB"
