@@ -1,4 +1,4 @@
-"""Count how often 95 % intervals hold the truth: ``python -m benchmarks.coverage`` (some five minutes on one CPU).
+"""Count how often 95 % intervals hold the truth: ``python -m benchmarks.coverage`` (some six minutes on one CPU).
 
 Draws samples from known populations and prints the tables of docs/reference/coverage.md.
 """
@@ -6,6 +6,7 @@ Draws samples from known populations and prints the tables of docs/reference/cov
 from __future__ import annotations
 
 import argparse
+import functools
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness import stats
-from harness.estimate import Estimate
+from harness.analysis import gate
+from harness.analysis.gate import Answer, Checked, Condition
+from harness.analysis.paired_differences import Latencies, welch
+from harness.estimate import Estimate, Varies
 from harness.evaluation import evaluate
 
 Floats = NDArray[np.float64]
@@ -37,9 +41,9 @@ def main() -> int:
     """See the module."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--samples", type=int, default=2000)
-    parser.add_argument("--only", choices=("again", "means", "measures"))
+    parser.add_argument("--only", choices=("again", "means", "measures", "gate"))
     arguments = parser.parse_args()
-    for name, lines in (("again", again), ("means", means), ("measures", measures)):
+    for name, lines in (("again", again), ("means", means), ("measures", measures), ("gate", gate_answers)):
         if arguments.only in (None, name):
             print(*lines(arguments.samples), "", sep="\n", flush=True)
     return 0
@@ -114,6 +118,58 @@ def means(samples: int) -> Iterator[str]:
                 percent(covered([method(values) for values in drawn], population.mean)) for method in methods.values()
             )
             yield f"| {population.name} | {queries} | {' | '.join(cells)} |"
+
+
+def gate_answers(samples: int) -> Iterator[str]:
+    """Yield how often a gate calls B worse, by how much slower B is."""
+    changes = (0.0, 0.05, 0.08, 0.1, 0.2)
+    yield "| figure | processes | differ by | limit | " + " | ".join(f"+{100 * each:g} %" for each in changes) + " |"
+    yield f"| --- | ---: | ---: | ---: |{' ---: |' * len(changes)}"
+    for figure in ("latency", "CPU time"):
+        for processes, differ, limit in (
+            *((5, differ, limit) for differ in (0.01, 0.03, 0.1) for limit in (0.0, 0.05)),
+            *((15, 0.03, limit) for limit in (0.0, 0.05)),
+        ):
+            cells = (
+                " / ".join(percent(share) for share in answered(samples, figure, processes, differ, limit, change))
+                for change in changes
+            )
+            yield f"| {figure} | {processes} | {100 * differ:g} % | +{100 * limit:g} % | {' | '.join(cells)} |"
+
+
+def answered(
+    samples: int, figure: str, processes: int, differ: float, limit: float, change: float
+) -> tuple[float, float]:
+    """Return the shares of samples in which the gate calls B worse and cannot tell, of one condition.
+
+    Args:
+        samples: how many pairs of measurements are drawn.
+        figure: ``latency``, of 240 lognormal queries, or another, which each process has one of.
+        processes: of each side.
+        differ: standard deviation of the factor on all that a process measures.
+        limit: of the condition, relative.
+        change: by how much more B takes than A.
+    """
+    rng = np.random.default_rng(_SEED)
+    condition = Condition(figure, "", limit, True, True, lambda _: None, Varies.CPU)
+    found, between = [], math.log(1 + differ**2) ** 0.5
+
+    for _ in range(samples):
+        slow = [rng.lognormal(-(between**2) / 2, between, processes) * factor for factor in (1.0, 1.0 + change)]
+        if figure == "latency":
+            queries = rng.lognormal(0, 1.0, 240)
+            a, b = (
+                queries * each[:, None] * rng.lognormal(-(_WITHIN**2) / 2, _WITHIN, (processes, len(queries)))
+                for each in slow
+            )
+            again = functools.partial(welch, a.mean(axis=1), b.mean(axis=1))
+            evidence = gate.of_latencies(Latencies(a.mean(axis=0), b.mean(axis=0), again), processes)
+        else:
+            a, b = slow
+            evidence = gate.over_processes(a, b)
+        checked = Checked("", "", condition, Answer.CANNOT_TELL, float(a.mean()), float(b.mean()))
+        found.append(gate.decide(checked, evidence, 1).answer)
+    return found.count(Answer.WORSE) / samples, found.count(Answer.CANNOT_TELL) / samples
 
 
 def measures(samples: int) -> Iterator[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from enum import Enum
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -27,6 +28,17 @@ MIN_PROCESSES = 3
 # Fewest queries for each percentile (measuring rule 16).  LoadGen's rule: the least n at which seeing at most one
 # slower query proves "at most 1 - p are slower" at confidence 0.99: P(Binomial(n, 1 - p) <= 1) <= 0.01.
 MIN_QUERIES = {"p50": 11, "p90": 64, "p95": 130, "p99": 662, "p99.9": 6636}
+
+
+class Varies(Enum):
+    """What gives a figure another value when the same system is measured again."""
+
+    CLOCK = "a process, and other work on the machine"
+    CPU = "a process, and another CPU"
+    PROCESS = "a process"
+    QUERY = "other queries"
+    BUILD = "a build of the index, and other work on the machine"
+    NOTHING = "nothing"
 
 
 @dataclass(frozen=True)

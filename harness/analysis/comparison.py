@@ -15,7 +15,7 @@ from harness.analysis.paired_differences import LATENCY, Difference, QueryChange
 from harness.analysis.table import Row, Validity, ended
 from harness.driver.records import Outcome
 from harness.errors import FileError, UsageError
-from harness.estimate import MIN_PROCESSES, Estimate, too_few_processes
+from harness.estimate import Estimate
 from harness.evaluation.per_query import PerQuery
 from harness.progress import bar
 from harness.results import reader
@@ -130,8 +130,8 @@ def compare(
         choice: the queries to list.
     """
     means = [row.latency.mean_s.value for row in (a, b)]
-    latencies = _aligned(values_a, values_b, lambda values: values.latency_s)
-    differences = [difference(LATENCY, means, latencies, functools.partial(_again, a, b))]
+    latencies = aligned(values_a, values_b, lambda values: values.latency_s)
+    differences = [difference(LATENCY, means, latencies, functools.partial(again, a, b))]
     differences += [_measure(name, (a.measured(name), b.measured(name)), values_a, values_b) for name in measures]
     texts = [*_notes(a, b)]
     if a.outcome is b.outcome is Outcome.OK:  # a failed row has no value at all, and a note says so
@@ -301,10 +301,10 @@ def called(row: Row) -> str:
 
 
 def _measure(measure: str, figures: Sequence[float | None], a: PerQuery | None, b: PerQuery | None) -> Difference:
-    return difference(measure, figures, _aligned(a, b, lambda values: values.measures.get(measure)))
+    return difference(measure, figures, aligned(a, b, lambda values: values.measures.get(measure)))
 
 
-def _aligned(
+def aligned(
     a: PerQuery | None, b: PerQuery | None, read: Callable[[PerQuery], Floats | None]
 ) -> tuple[Floats, Floats] | None:
     """Align a column of both rows on their common queries; ``None``: they have none in common."""
@@ -317,28 +317,10 @@ def _aligned(
     return (ours[finite], theirs[finite]) if finite.any() else None
 
 
-def _again(a: Row, b: Row, scale: float, confidence: float) -> Estimate | None:
-    """Return the difference of the means over processes, with A's times ``scale``; ``None``: one has no whole process.
-
-    The interval is Welch's (1947).
-    """
-    ours, theirs = scale * _by_job(a), _by_job(b)
-    fewest = min(len(ours), len(theirs))
-    if not fewest:
-        return None
-    difference = float(theirs.mean() - ours.mean())
-    if fewest < MIN_PROCESSES:
-        return Estimate(difference, reason=too_few_processes(fewest))
-    if max(np.ptp(ours), np.ptp(theirs)) <= 1e-12 * theirs.mean():  # equal but for rounding
-        return Estimate(difference, difference, difference)
-    from scipy.special import stdtrit
-
-    errors = [float(np.var(means, ddof=1)) / len(means) for means in (ours, theirs)]
-    freedom = sum(errors) ** 2 / sum(
-        error**2 / (len(means) - 1) for error, means in zip(errors, (ours, theirs), strict=True)
-    )
-    reach = float(stdtrit(freedom, (1 + confidence) / 2)) * sum(errors) ** 0.5
-    return Estimate(difference, difference - reach, difference + reach)
+def again(a: Row, b: Row, scale: float, confidence: float) -> Estimate | None:
+    """Return the difference over processes, with A's times ``scale``; ``None``: one has no whole process."""
+    ours, theirs = _by_job(a), _by_job(b)
+    return paired_differences.welch(ours, theirs, scale, confidence) if len(ours) and len(theirs) else None
 
 
 def _by_job(row: Row) -> Floats:

@@ -12,7 +12,14 @@ from harness import stats
 from harness.analysis import significance
 from harness.analysis.significance import TestResult
 from harness.analysis.verdict import ComparisonVerdict
-from harness.estimate import INTERVAL_MIN_QUERIES, LATENCY_MIN_QUERIES, Estimate, Z
+from harness.estimate import (
+    INTERVAL_MIN_QUERIES,
+    LATENCY_MIN_QUERIES,
+    MIN_PROCESSES,
+    Estimate,
+    Z,
+    too_few_processes,
+)
 from harness.evaluation.per_query import PerQuery
 from harness.stats import Floats
 
@@ -47,30 +54,77 @@ class Latencies:
         If a trial was cut short, the ratio of the queries' means differs a little, and the ends move with it.
         """
         centre = float(self.b.mean()) / float(self.a.mean()) if self.a.any() else 0.0
-        found = self.gap(centre, level)
-        if value is None or not centre or found.low is None or found.high is None:
-            return Estimate(value, reason=found.reason)
-        beyond = next((centre * 2**n for n in range(1, 11) if (self.gap(centre * 2**n, level).high or 0) < 0), None)
-        if beyond is None:
-            return Estimate(value, reason="A's latency may be close to 0, so the ratio has no upper end")
-        from scipy.optimize import brentq
-
-        def end(held: Callable[[Estimate], float], outer: float) -> float:
-            """Return the factor between the centre and ``outer`` at which the interval stops holding 0."""
-            if held(found) <= 0:  # all times are equal
-                return centre
-            if held(self.gap(outer, level)) >= 0:
-                return outer
-            return float(brentq(lambda factor: held(self.gap(factor, level)), centre, outer, rtol=1e-9))
-
-        moved = value / centre
-        return Estimate(
-            value, moved * end(lambda ends: -(ends.low or 0.0), 0.0), moved * end(lambda ends: ends.high or 0.0, beyond)
-        )
+        return quotient(value, centre, lambda factor: self.gap(factor, level))
 
     def gap(self, factor: float, level: float) -> Estimate:
         """Return B less A times a factor, in seconds, for other queries in fresh processes."""
-        return _combined(*self.apart(level, factor))
+        return combined(*self.apart(level, factor))
+
+
+def quotient(value: float | None, centre: float, gap: Callable[[float], Estimate]) -> Estimate:
+    """Return B / A with the factors for which B less A times the factor may be 0 (Fieller 1954).
+
+    Args:
+        value: B / A, to return.
+        centre: B / A of the numbers behind ``gap``; 0: unknown.
+        gap: returns B less A times a factor, with its interval.
+    """
+    found = gap(centre)
+    if value is None or not centre or found.low is None or found.high is None:
+        return Estimate(value, reason=found.reason)
+    beyond = next((centre * 2**n for n in range(1, 11) if (gap(centre * 2**n).high or 0) < 0), None)
+    if beyond is None:
+        return Estimate(value, reason="A may be close to 0, so the ratio has no upper end")
+    from scipy.optimize import brentq
+
+    def end(held: Callable[[Estimate], float], outer: float) -> float:
+        """Return the factor between the centre and ``outer`` at which the interval stops holding 0."""
+        if held(found) <= 0:  # all values are equal
+            return centre
+        if held(gap(outer)) >= 0:
+            return outer
+        return float(brentq(lambda factor: held(gap(factor)), centre, outer, rtol=1e-9))
+
+    moved = value / centre
+    return Estimate(
+        value, moved * end(lambda ends: -(ends.low or 0.0), 0.0), moved * end(lambda ends: ends.high or 0.0, beyond)
+    )
+
+
+def welch(a: Floats, b: Floats, factor: float, confidence: float) -> Estimate:
+    """Return the mean of B less A's times a factor, with Welch's (1947) interval over processes.
+
+    Args:
+        a: shape (processes,), at least one.
+        b: likewise.
+        factor: of A.
+        confidence: of the interval.
+    """
+    ours, theirs, fewest = factor * a, b, min(len(a), len(b))
+    difference = float(theirs.mean() - ours.mean())
+    if fewest < MIN_PROCESSES:
+        return Estimate(difference, reason=too_few_processes(fewest))
+    if max(np.ptp(ours), np.ptp(theirs)) <= 1e-12 * theirs.mean():  # equal but for rounding
+        return Estimate(difference, difference, difference)
+    from scipy.special import stdtrit
+
+    errors = [float(np.var(values, ddof=1)) / len(values) for values in (ours, theirs)]
+    freedom = sum(errors) ** 2 / sum(
+        error**2 / (len(values) - 1) for error, values in zip(errors, (ours, theirs), strict=True)
+    )
+    reach = float(stdtrit(freedom, (1 + confidence) / 2)) * sum(errors) ** 0.5
+    return Estimate(difference, difference - reach, difference + reach)
+
+
+def combined(over_queries: Estimate, again: Estimate | None) -> Estimate:
+    """Combine both intervals into one for other queries and other processes (:func:`stats.measured_again`)."""
+    if again is None or over_queries.value is None or again.value is None:
+        return over_queries
+    if again.low is None or again.high is None:
+        return Estimate(over_queries.value, reason=again.reason)
+    moved = over_queries.value - again.value
+    centred = Estimate(over_queries.value, again.low + moved, again.high + moved)
+    return stats.measured_again(over_queries, centred, floor=-math.inf)
 
 
 @dataclass(frozen=True)
@@ -107,7 +161,7 @@ class Difference:
     @property
     def interval(self) -> Estimate:
         """Difference for other such queries, and for latency also in fresh processes.  This interval decides."""
-        return _combined(self.over_queries, self.again)
+        return combined(self.over_queries, self.again)
 
     @property
     def larger_is_better(self) -> bool:
@@ -180,7 +234,7 @@ def _at_level(item: Difference, level: float) -> Difference:
         return item
     over_queries, again = item.latencies.apart(level)
     ratio = item.latencies.ratio(item.ratio.value, level)
-    verdict = _verdict(over_queries, _combined(over_queries, again), item.latencies)
+    verdict = _verdict(over_queries, combined(over_queries, again), item.latencies)
     return replace(item, over_queries=over_queries, again=again, ratio=ratio, verdict=verdict, level=level)
 
 
@@ -233,17 +287,6 @@ def _needed(differences: Floats, least: int) -> int | None:
     if count < least or not mean:
         return None
     return max(least, math.ceil((_Z * float(np.std(differences, ddof=1)) / mean) ** 2))
-
-
-def _combined(over_queries: Estimate, again: Estimate | None) -> Estimate:
-    """Combine both intervals into one for other queries and other processes (:func:`stats.measured_again`)."""
-    if again is None or over_queries.value is None or again.value is None:
-        return over_queries
-    if again.low is None or again.high is None:
-        return Estimate(over_queries.value, reason=again.reason)
-    moved = over_queries.value - again.value
-    centred = Estimate(over_queries.value, again.low + moved, again.high + moved)
-    return stats.measured_again(over_queries, centred, floor=-math.inf)
 
 
 def _verdict(over_queries: Estimate, interval: Estimate, latencies: Latencies) -> ComparisonVerdict:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import click
 
-from harness.analysis import comparison, published
+from harness.analysis import comparison, gate, published, results_folder
 from harness.analysis import recall as overlaps
 from harness.analysis.comparison import Comparison
+from harness.analysis.gate import CANNOT_TELL, Pair
 from harness.analysis.results_folder import ReadResults
-from harness.cli.locations import mirrored
+from harness.analysis.table import Row
+from harness.cli.locations import mirrored, readable
 from harness.cli.options import (
     cache_option,
     given_parameters,
@@ -33,21 +38,45 @@ from harness.cli.stored_results import (
 )
 from harness.errors import UsageError
 from harness.evaluation import judged_runs, measure_names, trec_lines
+from harness.report import writers
 from harness.report.comparison import comparison_document
+from harness.report.gate import conditions, gate_document, parse
 from harness.report.recall import answer, recall_document
 from harness.results import reader, suite_record
 
 # Names with these endings are run files, even if the file is missing.
 _ENDINGS = frozenset({".run", ".trec", ".res", ".txt", ".gz", ".zst"})
+# Exit code where a condition cannot be told, by --cannot-tell.
+_CANNOT_TELL = {"ok": 0, "fail": 1}
 # Options for stored results only, by parameter name.
 _OF_RESULTS = {"results": "--results", "others": "--with", "as_of": "--as-of", "region": "--region", "term": "--term"}
 
 
 @click.command()
-@mirrored("results", "others")
-@click.argument("compared", nargs=-1, required=True, metavar="A [B]...")
+@mirrored("results", "others", "baseline")
+@click.argument("compared", nargs=-1, required=True, metavar="A [B]... | RESULTS")
 @results_option
 @click.option("--with", "others", type=results_path, metavar="PATH", help="Look for B here.  [default: --results]")
+@click.option(
+    "--baseline",
+    type=results_path,
+    metavar="PATH",
+    help="A is each row of these results, B the same row of RESULTS, the only argument.",
+)
+@click.option(
+    "--fail-if",
+    "limits",
+    multiple=True,
+    metavar="CONDITION",
+    help="A change of a figure that is too much, as 'cpu > +5%', 'memory > +10MiB' or 'nDCG@10 < -0.01'; again for"
+    " more.  Prints an answer for each row: worse, not worse, cannot tell.",
+)
+@click.option(
+    "--cannot-tell",
+    "untold",
+    type=click.Choice(tuple(_CANNOT_TELL)),
+    help="End with 0 or with 1 if nothing is worse and something cannot be told.  [default: with 3]",
+)
 @qrels_option("Of run files: their judgements.  Of stored ones: judge by this file, which holds theirs and more.")
 @queries_option()
 @without_queries_option
@@ -71,6 +100,9 @@ def compare(
     queries: Path | None,
     changed: int,
     each_seed: bool,
+    baseline: Path | None,
+    limits: tuple[str, ...],
+    untold: str | None,
     destination: Destination,
 ) -> None:
     """Compare B with A, query by query: latency and each measure, with intervals and tests.  Runs nothing.
@@ -82,9 +114,16 @@ def compare(
 
     With --qrels, compares run files of other programs, by measures only.  A and B may be globs in quotes: each file of
     A is compared with each file of B. With one glob, or more than two files, all pairs are compared.
+
+    With --fail-if, it is a gate: exit code 1 if B is worse by more than a limit, 0 if it is not, and 3 if the
+    measurements cannot tell.  In GitHub's workflows the answers are also in the summary of the job.
     """
+    if untold and not limits:
+        raise UsageError("--cannot-tell needs --fail-if; name a change that is too much, or leave it out")
     notes: Sequence[str] = ()
-    if _are_run_files(compared, stored):
+    if _are_run_files(compared, stored) and baseline is None:
+        if limits:
+            raise UsageError("--fail-if needs stored results; run files have no cost, so leave it out")
         pairs = _file_pairs(compared)
         if stored.qrels is None:
             raise UsageError(f"{', '.join(compared)}: run files need their judgements; name them with --qrels")
@@ -92,30 +131,114 @@ def compare(
     elif queries is not None:
         raise UsageError("--queries needs run files; name their judgements with --qrels, or leave --queries out")
     else:
-        if len(compared) > 2:
-            raise UsageError(f"name stored rows by A and B, not by {len(compared)} names; put globs in quotes")
-        theirs = stored if others is None else replace(stored, results=others)
-        comparisons, notes = _stored(compared[0], compared[-1], stored, theirs, changed, each_seed=each_seed)
+        sides = _sides(compared, stored, others, baseline, each_seed=each_seed)
+        if limits:
+            sys.exit(_gate(limits, sides, untold, destination))
+        comparisons = comparison.compare_pairs(
+            [(a, b) for a, b in sides.pairs() if b is not None],
+            (sides.found_a.per_query, sides.found_b.per_query),
+            sides.found_a.table.measures,
+            sides.a.results,
+            changed,
+        )
+        notes = sides.notes
     destination.show_report(comparison_document(comparison.corrected(comparisons), notes))
 
 
-def _stored(
-    a: str, b: str, ours: StoredResults, theirs: StoredResults, count: int, *, each_seed: bool
-) -> tuple[list[Comparison], Sequence[str]]:
-    """Compare pairs of stored rows, A from our results and B from theirs; notes name unreadable records."""
+@dataclass(frozen=True)
+class _Sides:
+    """Stored results of A and of B, and the globs over their rows; ``None``: each row of A has its own in B."""
 
-    def rows(stored: StoredResults) -> ReadResults:
+    a: StoredResults
+    b: StoredResults
+    globs: tuple[str, str] | None
+    each_seed: bool
+
+    @cached_property
+    def found_a(self) -> ReadResults:
+        """Rows of A's results, with prices."""
+        return self.rows(self.a)
+
+    @cached_property
+    def found_b(self) -> ReadResults:
+        """Rows of B's results, with prices and A's measures."""
+        if self.b is self.a:
+            return self.found_a
+        return self.rows(replace(self.b, measures=self.found_a.table.measures))
+
+    def rows(self, stored: StoredResults) -> ReadResults:
+        """Read rows with prices."""
         found = stored.priced(stored.read())
-        return found if each_seed else stored.averaged(found)
+        return found if self.each_seed else stored.averaged(found)
 
-    found = others = rows(ours)
-    table = found.table
-    if theirs is not ours:
-        others = rows(replace(theirs, measures=table.measures))
-    pairs = comparison.pairs(table.rows, others.table.rows, a, b)
-    values = found.per_query, others.per_query
-    comparisons = comparison.compare_pairs(pairs, values, table.measures, ours.results, count)
-    return comparisons, tuple(dict.fromkeys((*table.unreadable, *others.table.unreadable)))
+    def pairs(self) -> Sequence[tuple[Row, Row | None]]:
+        """Pair the rows; B may lack one where A is a baseline."""
+        rows = self.found_a.table.rows, self.found_b.table.rows
+        return gate.same_cells(*rows) if self.globs is None else comparison.pairs(*rows, *self.globs)
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Notes on records that could not be read."""
+        return tuple(dict.fromkeys((*self.found_a.table.unreadable, *self.found_b.table.unreadable)))
+
+
+def _sides(
+    compared: Sequence[str], stored: StoredResults, others: Path | None, baseline: Path | None, *, each_seed: bool
+) -> _Sides:
+    if baseline is None:
+        if len(compared) > 2:
+            raise UsageError(f"name stored rows by A and B, not by {len(compared)} names; put globs in quotes")
+        theirs = stored if others is None else replace(stored, results=others)
+        return _Sides(stored, theirs, (compared[0], compared[-1]), each_seed)
+    for name in ("results", "others"):
+        if name in given_parameters():
+            raise UsageError(f"{_OF_RESULTS[name]} does not go with --baseline; name B's results after it")
+    if len(compared) > 1:
+        raise UsageError(f"--baseline compares one folder of results with it, not {len(compared)}; name one")
+    theirs = replace(stored, results=readable(results_path(compared[0]), stored.cache))
+    return _Sides(replace(stored, results=baseline), theirs, None, each_seed)
+
+
+def _gate(limits: Sequence[str], sides: _Sides, untold: str | None, destination: Destination) -> int:
+    """Show an answer for each condition and pair of rows, and return the exit code."""
+    wishes = [parse(limit) for limit in limits]
+    if measures := [wish.figure for wish in wishes if wish.names_measure]:
+        known = sides.a.measures or results_folder.suite_measures(sides.a.results)
+        sides = replace(sides, a=replace(sides.a, measures=tuple(dict.fromkeys((*known, *measures)))))
+    table = sides.found_a.table
+    wanted = conditions(wishes, table)
+    pairs = sides.pairs()
+    alone: tuple[dict[str, tuple[Row, ...]], ...] = ({}, {})
+    if any(condition.by_process for condition in wanted):
+        of_b = [b for _, b in pairs if b is not None]
+        alone = (_alone(sides.a, [a for a, _ in pairs]), _alone(sides.b, of_b))
+    values = sides.found_a.per_query, sides.found_b.per_query
+    checked = gate.check(
+        [
+            Pair(
+                a,
+                b,
+                (alone[0].get(a.per_query_key, ()), alone[1].get(b.per_query_key, ()) if b else ()),
+                (values[0].get(a.per_query_key), values[1].get(b.per_query_key) if b else None),
+            )
+            for a, b in pairs
+        ],
+        wanted,
+    )
+    document = gate_document(checked, sides.notes)
+    destination.show_report(document)
+    if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
+        with Path(summary).open("a", encoding="utf-8") as file:
+            file.write(writers.write(document, "md"))
+    code = gate.exit_code(checked)
+    return _CANNOT_TELL.get(untold or "", code) if code == CANNOT_TELL else code
+
+
+def _alone(stored: StoredResults, rows: Sequence[Row]) -> dict[str, tuple[Row, ...]]:
+    """Return the rows of each process alone, with prices."""
+    return gate.by_process(
+        reader.read_jobs(stored.results), rows, lambda table: stored.priced(ReadResults(table, dict)).table
+    )
 
 
 def _are_run_files(compared: Sequence[str], stored: StoredResults) -> bool:

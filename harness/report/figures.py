@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any
 
 from harness.analysis.table import Row
-from harness.estimate import Estimate
+from harness.estimate import Estimate, Varies
 from harness.report.columns import Column, Kind, optional
 from harness.report.document import MIB, MISSING, Escape, Footnotes, Value, bounded, number
 from harness.report.hardware import size
@@ -87,6 +87,7 @@ class Figure:
         percent: people see a hundred times the value.
         higher: more is better.
         optional: its column is there only where some row has a value.
+        varies: what gives it another value when the system is measured again.
         applies: tells the kind of row that may have it.
         noted: the reason of a known value becomes a footnote.
         remark: a text after the number in the wide table.
@@ -113,6 +114,7 @@ class Figure:
     percent: bool = False
     higher: bool = False
     optional: bool = False
+    varies: Varies = Varies.CLOCK
     applies: Callable[[Row], bool] = always
     noted: bool = True
     remark: Callable[[Row, Escape], str] | None = None
@@ -213,12 +215,14 @@ def figure_of(name: str, unit: str, meaning: str, read: Read, scale: float = 1, 
 
 def fact(name: str, meaning: str, read: Read = "", kind: Kind = Kind.TEXT, unit: str = "") -> Figure:
     """Return a fact for programs, read from the attribute of its name by default."""
-    return figure_of(name, unit, meaning, read or name, kind=kind, places=DATA)
+    return figure_of(name, unit, meaning, read or name, kind=kind, varies=Varies.NOTHING, places=DATA)
 
 
-def amount(name: str, unit: str, meaning: str, read: Read = "", scale: float = 1) -> Figure:
+def amount(
+    name: str, unit: str, meaning: str, read: Read = "", scale: float = 1, varies: Varies = Varies.CLOCK
+) -> Figure:
     """Return a number for programs."""
-    return figure_of(name, unit, meaning, read or name, scale, places=DATA)
+    return figure_of(name, unit, meaning, read or name, scale, varies=varies, places=DATA)
 
 
 def count_of(name: str, unit: str, meaning: str, read: str = "") -> Figure:

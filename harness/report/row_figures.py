@@ -12,7 +12,7 @@ from typing import Any
 
 from harness.analysis import notes, row_pricing
 from harness.analysis.table import OTHER, Row, Table, Timing, Validity
-from harness.estimate import INTERVAL_MIN_QUERIES, Estimate
+from harness.estimate import INTERVAL_MIN_QUERIES, Estimate, Varies
 from harness.pricing import carbon, cost, token_prices
 from harness.report.columns import STAGE, Column, Kind
 from harness.report.document import MIB, MISSING, Escape, Footnotes, Value, number
@@ -54,8 +54,11 @@ def _latency(name: str, meaning: str, field: str, **more: Any) -> Figure:
     return figure_of(name, "ms", f"latency: {meaning} timed queries", field, 1e3, **(fixed | more))
 
 
+_MEMORY: dict[str, Any] = {"told": "Memory", "method": notes.MEMORY_METHOD, "varies": Varies.PROCESS}
+
+
 def _memory(name: str, meaning: str, field: str, **more: Any) -> Figure:
-    return figure_of(name, "MiB", meaning, field, 1 / MIB, **({"told": "Memory", "method": notes.MEMORY_METHOD} | more))
+    return figure_of(name, "MiB", meaning, field, 1 / MIB, **(_MEMORY | more))
 
 
 def _measure(name: str) -> Figure:
@@ -65,8 +68,9 @@ def _measure(name: str) -> Figure:
     )
     meaning = "effectiveness over the judged queries of the sample, computed by ir_measures (a fraction)"
     screen = FirstScreen(name, heading=lambda cell: f"{name} {cell}")
-    people: dict[str, Any] = {"label": name, "decimals": 3, "higher": True, "screen": screen, "places": FIRST}
-    return figure_of(name, "", meaning, _of("measures", name), interval=LIKE, method=method, told="Quality", **people)
+    more: dict[str, Any] = {"label": name, "decimals": 3, "higher": True, "screen": screen, "places": FIRST}
+    more |= {"interval": LIKE, "method": method, "told": "Quality", "varies": Varies.QUERY}
+    return figure_of(name, "", meaning, _of("measures", name), **more)
 
 
 def _timings(name: str, label: str, meaning: str, get: Callable[[Row], Timing | None]) -> tuple[Figure, ...]:
@@ -199,7 +203,7 @@ FIXED: dict[str, tuple[Figure, ...]] = {
         fact("system", "name of the system"),
         fact("hardware_profile", "limits of CPUs, memory and GPUs", "profile"),
         fact("instance_type", "instance type that prices the row", "price.instance_type"),
-        amount("price_usd_per_hour", "US$/hour", "price of that type", "price.usd_per_hour"),
+        amount("price_usd_per_hour", "US$/hour", "price of that type", "price.usd_per_hour", varies=Varies.NOTHING),
         fact("price_date", "date of that price", "price.date", Kind.DATE),
     ),
     "times": (
@@ -256,13 +260,14 @@ FIXED: dict[str, tuple[Figure, ...]] = {
         ),
         _memory(
             "index_mib", "size of the index", "index.size_bytes",
-            short="index", label="index", method="", told="Index", places=FOREMOST,
+            short="index", label="index", method="", told="Index", varies=Varies.NOTHING, places=FOREMOST,
             screen=FirstScreen("index", heading=lambda cell: f"index {cell}", dropped=2),
         ),
         figure_of(
             "cpu_per_query_ms", "ms", "CPU time of a query, all threads together, less harness's own where known",
             "cpu.of_system_s", 1e3,
             interval="95 % interval, for fresh processes", bounds="95 %", short="cpu", label="CPU time of a query",
+            varies=Varies.CPU,
             header="CPU ms per query (95 %)", optional=True, told="CPU time", method=notes.CPU_METHOD,
         ),
         figure_of(
@@ -273,7 +278,7 @@ FIXED: dict[str, tuple[Figure, ...]] = {
         figure_of(
             "client_cpu_per_query_ms", "ms", "CPU time of a service's client for a query, on CPUs that are not priced",
             "client.cpu_per_query_s", 1e3,
-            label="CPU time of the client", optional=True,
+            label="CPU time of the client", optional=True, varies=Varies.CPU,
         ),
         figure_of(
             "idle_share", "fraction", "share of the priced machine's CPU time that the trials left unused",
@@ -393,10 +398,16 @@ FIXED: dict[str, tuple[Figure, ...]] = {
         amount("one_pass_warmup", "queries", "warm-up queries, where warm-up was one pass"),
         figure_of(
             "index_build_s", "s", "time to build the index", "index.build_s",
-            label="index build", optional=True, cell=_build_time_cell, places=DATA | {Place.WIDE},
+            label="index build", optional=True, varies=Varies.BUILD, cell=_build_time_cell, places=DATA | {Place.WIDE},
         ),
-        amount("index_build_cpu_s", "s", "CPU time of the build, of a service its server's", "index.cpu_s"),
-        amount("index_build_client_cpu_s", "s", "CPU time of a service's client in the build", "index.client_cpu_s"),
+        amount(
+            "index_build_cpu_s", "s", "CPU time of the build, of a service its server's", "index.cpu_s",
+            varies=Varies.BUILD,
+        ),
+        amount(
+            "index_build_client_cpu_s", "s", "CPU time of a service's client in the build", "index.client_cpu_s",
+            varies=Varies.BUILD,
+        ),
         fact("index_build_profile", "limits during the build", "index.envelope.name"),
         fact(
             "build_validity", "validity of that time: clean, noisy, invalid, unknown",
@@ -415,21 +426,25 @@ FIXED: dict[str, tuple[Figure, ...]] = {
             "usd_build_per_million_documents", "US$", "cost of indexing a million documents",
             "cost.build",
             short=BUILD, header="index, US$ per million documents", optional=True, prices=Prices.OTHER,
+            varies=Varies.BUILD,
             told="Index cost", method=f"{cost.BUILD_FORMULA}.",
             screen=FirstScreen("build US$/1M docs", cell=_build_cell),
             places=DATA | {Place.ON_REQUEST, Place.WIDE},
         ),
         figure_of(
             "usd_storage_per_month", "US$/month", "cost of storing the index", "cost.storage_per_month",
-            header="index storage, US$ per month", optional=True,
+            header="index storage, US$ per month", optional=True, varies=Varies.NOTHING,
             prices=Prices.OTHER, method=f"{cost.STORAGE_FORMULA}.", places=DATA | {Place.WIDE},
         ),
         fact("price_term", "price term: on-demand, reserved-1y, reserved-3y, spot", "price.term"),
         fact("published_type", "published rows: instance type in the paper"),
-        amount("memory_limit_mib", "MiB", "limit of the job's memory", _limit("memory_limit_bytes"), 1 / MIB),
+        amount(
+            "memory_limit_mib", "MiB", "limit of the job's memory",
+            _limit("memory_limit_bytes"), 1 / MIB, Varies.NOTHING,
+        ),
         amount(
             "profile_memory_mib", "MiB", "memory that the profile asks for; the limit is less on a whole machine",
-            _limit("memory_bytes"), 1 / MIB,
+            _limit("memory_bytes"), 1 / MIB, Varies.NOTHING,
         ),
         fact(
             "price_basis",

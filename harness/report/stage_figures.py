@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.analysis import notes
 from harness.analysis.table import Row
-from harness.estimate import Estimate
+from harness.estimate import Estimate, Varies
 from harness.report.columns import Kind
 from harness.report.document import MISSING, Footnotes, number
 from harness.report.figures import (
@@ -120,6 +120,7 @@ def of_count(name: str) -> tuple[Figure, ...]:
         screen=screen,
         method=f"{notes.COUNT_METHOD} {notes.FLOP_METHOD}" if name == "flop" else notes.COUNT_METHOD,
         told="Work",
+        varies=Varies.NOTHING,
         places=FIRST if name in _FIRST_SCREEN else EVERYWHERE,
     )
     return (count, _PADDING) if name == "padded_tokens" else (count,)

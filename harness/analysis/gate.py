@@ -1,0 +1,388 @@
+"""A gate: is B worse than A by more than a limit?  Three answers, and what would decide where these trials cannot.
+
+B is worse where the whole interval of its change is beyond the limit, and not worse where none of it is.  An interval
+has 95 %; to call B worse it has more, so that of all conditions together a false alarm has 5 % at most (Bonferroni).
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+import numpy as np
+
+from harness import stats
+from harness.analysis import axes, comparison
+from harness.analysis.evaluate_job import JobEvaluator
+from harness.analysis.paired_differences import LATENCY, Latencies, combined, quotient, welch
+from harness.analysis.rows import build_rows
+from harness.analysis.significance import LEVEL
+from harness.analysis.table import Machine, Row, Table, Validity, ended
+from harness.driver.records import Outcome
+from harness.errors import UsageError
+from harness.estimate import CONFIDENCE, Estimate, Varies, Z
+from harness.evaluation.per_query import PerQuery
+from harness.results.reader import StoredJob
+from harness.results.schema import NULL_SYSTEMS
+from harness.stats import Floats
+
+# Exit code where nothing is worse and something cannot be told.
+CANNOT_TELL = 3
+# So many standard errors from the limit, a change is told in four of five measurements, at 95 % confidence.
+_SURELY = Z + 0.8416212335729143
+# More trials or queries than this many times those measured are not worth a number.
+_MOST_TIMES = 100
+# These depend on the processor, so only one machine's can be compared.
+_OF_MACHINE = frozenset({Varies.CLOCK, Varies.CPU, Varies.BUILD})
+_OF_PROCESS = frozenset({Varies.CLOCK, Varies.CPU, Varies.PROCESS})
+_ONE_BUILD = "an index is built once, so nothing shows by how much its builds differ"
+
+# B less A times a factor, at a confidence: over queries (else over processes), and then over processes.
+Apart = Callable[[float, float], tuple[Estimate, Estimate | None]]
+
+
+class Answer(Enum):
+    """Answer to a condition."""
+
+    WORSE = "worse"
+    CANNOT_TELL = "cannot tell"
+    NOT_WORSE = "not worse"
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A change of a figure that is too much.
+
+    Args:
+        figure: its name.
+        unit: of its values; empty for a fraction.
+        change: the limit, of A's value where ``relative``, else in ``unit`` (of latency in seconds).
+        relative: whether it is a share of A's value.
+        more: a larger change than the limit fails; else a smaller one.
+        read: returns the figure of a row.
+        varies: what gives it another value.
+        by_query: name of its values by query: ``LATENCY`` or a measure; ``None``: it has none.
+    """
+
+    figure: str
+    unit: str
+    change: float
+    relative: bool
+    more: bool
+    read: Callable[[Row], float | None]
+    varies: Varies
+    by_query: str | None = None
+
+    @property
+    def by_process(self) -> bool:
+        """Return whether its figure is compared by the values of single processes."""
+        return self.by_query is None and self.varies in _OF_PROCESS
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two rows of one cell; ``processes`` has the rows of each process alone, ``values`` their values by query.
+
+    ``b`` is missing where its results lack the cell.
+    """
+
+    a: Row
+    b: Row | None
+    processes: tuple[Sequence[Row], Sequence[Row]] = ((), ())
+    values: tuple[PerQuery | None, PerQuery | None] = (None, None)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Answer of a condition for one pair.
+
+    ``change`` has a 95 % interval; it is relative where the condition is.  ``reason`` says why nothing can be told, or
+    why B failed.  ``processes`` and ``queries`` would decide a change of this size, in four of five measurements.
+    """
+
+    a_name: str
+    b_name: str
+    condition: Condition
+    answer: Answer
+    a: float | None = None
+    b: float | None = None
+    change: Estimate = Estimate(None)
+    reason: str | None = None
+    processes: int | None = None
+    queries: int | None = None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a change is told by.
+
+    ``apart`` returns B less A times a factor, and ``ratio`` is B / A (0: unknown); ``queries`` and ``processes`` count
+    those behind them (0: none).
+    """
+
+    apart: Apart
+    ratio: float
+    queries: int = 0
+    processes: int = 0
+
+    def beyond(self, condition: Condition, level: float) -> tuple[Estimate, Estimate | None]:
+        """Return by how much B is beyond the limit, as ``apart`` does; more is worse."""
+        factor, limit = (1 + condition.change, 0.0) if condition.relative else (1.0, condition.change)
+        first, second = self.apart(factor, 1 - level)
+        return _past(first, limit, condition.more), second and _past(second, limit, condition.more)
+
+
+def _past(item: Estimate, limit: float, more: bool) -> Estimate:
+    low, value, high = (None if each is None else each - limit for each in (item.low, item.value, item.high))
+    if more:
+        return Estimate(value, low, high, item.reason)
+    low, value, high = (None if each is None else -each for each in (high, value, low))
+    return Estimate(value, low, high, item.reason)
+
+
+def same_cells(a_rows: Iterable[Row], b_rows: Iterable[Row]) -> list[tuple[Row, Row | None]]:
+    """Pair each row of A with B's row of the same system, dataset, scenario, profile and isolation.
+
+    Raises:
+        UsageError: no row has such a partner.
+    """
+
+    def cell(row: Row) -> tuple[str, ...]:
+        return row.system, row.dataset, row.scenario, row.profile, row.isolation.name
+
+    theirs = {cell(row): row for row in b_rows}
+    pairs = [(row, theirs.get(cell(row))) for row in a_rows]
+    if not any(other for _, other in pairs):
+        raise UsageError(
+            "the baseline and the results have no system, dataset, scenario and profile in common; measure the same"
+            " suite for both"
+        )
+    return pairs
+
+
+def by_process(
+    jobs: Iterable[StoredJob], rows: Sequence[Row], priced: Callable[[Table], Table]
+) -> dict[str, tuple[Row, ...]]:
+    """Return the rows of each process alone, by the pooled row's :attr:`Row.per_query_key`.
+
+    Args:
+        jobs: all jobs of the rows' folder.
+        rows: pooled rows.
+        priced: adds prices to a table.
+    """
+    stored, none = list(jobs), JobEvaluator(())
+    found: dict[str, list[Row]] = {row.per_query_key: [] for row in rows}
+    for number in range(max((len(row.keys) for row in rows), default=0)):
+        wanted = {(row.origin, row.keys[number]): row.per_query_key for row in rows if number < len(row.keys)}
+        # The null system's CPU time is taken from each row's.
+        chosen = [
+            job
+            for job in stored
+            if (job.origin, job.result.key) in wanted or job.result.spec.cell.system in NULL_SYSTEMS
+        ]
+        for row in priced(build_rows(chosen, none).table).rows:
+            if (pooled := wanted.get((row.origin, row.key))) is not None:
+                found[pooled].append(row)
+    return {key: tuple(alone) for key, alone in found.items()}
+
+
+def check(pairs: Sequence[Pair], conditions: Sequence[Condition]) -> tuple[Checked, ...]:
+    """Answer each condition for each pair, pair by pair."""
+    family = len(pairs) * len(conditions)
+    return tuple(_check(pair, condition, family) for pair in pairs for condition in conditions)
+
+
+def exit_code(checked: Iterable[Checked]) -> int:
+    """Return 1 if something is worse, else ``CANNOT_TELL`` if something cannot be told, else 0."""
+    answers = {item.answer for item in checked}
+    return 1 if Answer.WORSE in answers else CANNOT_TELL if Answer.CANNOT_TELL in answers else 0
+
+
+def _check(pair: Pair, condition: Condition, family: int) -> Checked:
+    a, b = pair.a, pair.b
+    found = Checked(comparison.called(a), comparison.called(b or a), condition, Answer.CANNOT_TELL)
+    if b is None:
+        return replace(found, reason="B has no such row")
+    if a.outcome is not Outcome.OK:
+        return replace(found, reason=f"A ended {ended(a.outcome, a.detail)}")
+    if b.outcome is not Outcome.OK:
+        return replace(found, answer=Answer.WORSE, reason=f"B ended {ended(b.outcome, b.detail)}")
+    found = replace(found, a=condition.read(a), b=condition.read(b))
+    evidence = _evidence(pair, condition, found.a, found.b)
+    if isinstance(evidence, str):
+        return replace(found, reason=evidence)
+    found = decide(found, evidence, family)
+    doubt = _doubt(a, b, condition) if found.answer is not Answer.CANNOT_TELL else None
+    return found if doubt is None else replace(found, answer=Answer.CANNOT_TELL, reason=doubt)
+
+
+def decide(found: Checked, evidence: Evidence, family: int) -> Checked:
+    """Return the answer of a condition, with the change.
+
+    Args:
+        found: the condition, and A's and B's value of the figure.
+        evidence: of the change.
+        family: the number of conditions that are answered together.
+    """
+    condition = found.condition
+    found = replace(found, change=_change(evidence, condition, found.a))
+    parts = evidence.beyond(condition, LEVEL)
+    beyond, surely = combined(*parts), combined(*evidence.beyond(condition, LEVEL / family))
+    if beyond.low is None or beyond.high is None or surely.low is None:
+        return replace(found, reason=beyond.reason or surely.reason)
+    if surely.low > 0:
+        return replace(found, answer=Answer.WORSE)
+    if beyond.high <= 0:
+        return replace(found, answer=Answer.NOT_WORSE)
+    processes, queries = _needed(parts, evidence)
+    reason = None
+    if beyond.low > 0:
+        reason = f"beyond the limit if tested alone, not among {family} conditions"
+    elif processes is None and queries is None:
+        reason = f"too close to the limit: more than {_MOST_TIMES} times as many trials"
+    return replace(found, reason=reason, processes=processes, queries=queries)
+
+
+def _doubt(a: Row, b: Row, condition: Condition) -> str | None:
+    """Return why a figure of these two rows cannot be compared, or not be trusted."""
+    if condition.varies in _OF_MACHINE and (ours := _processor(a.machine)) != (theirs := _processor(b.machine)):
+        return f"A was measured on {ours or 'an unknown CPU'}, B on {theirs or 'an unknown CPU'}"
+    if condition.varies not in _OF_PROCESS:
+        return None
+    doubted = {Validity.INVALID, *((Validity.NOISY,) if condition.varies is Varies.CLOCK else ())}
+    for name, row in (("A", a), ("B", b)):
+        for finding in row.findings:
+            if finding.validity in doubted:
+                return f"{name} is {finding.validity.value}: {finding.text}"
+    return None
+
+
+def _processor(machine: Machine | None) -> str:
+    """Name the processor of a machine, and its type in the cloud."""
+    known = (machine.cpu_model, machine.instance_type) if machine else ()
+    return " ".join(str(name) for name in known if name)
+
+
+def _evidence(pair: Pair, condition: Condition, a: float | None, b: float | None) -> Evidence | str:
+    """Return what a condition's figure is tested by; a text: why it cannot be."""
+    assert pair.b is not None
+    if a is None or b is None:
+        return f"{'A' if a is None else 'B'} has no {condition.figure}"
+    if axes.comparison_group(pair.a) != axes.comparison_group(pair.b):
+        return "A and B differ in queries, documents, k or latency target"
+    if condition.varies is Varies.NOTHING:
+        exact = lambda factor, _: (Estimate(*[b - factor * a] * 3), None)  # noqa: E731
+        return Evidence(exact, _quotient(a, b))
+    if condition.varies is Varies.BUILD:
+        return _ONE_BUILD
+    if condition.by_query is not None:
+        return _by_query(pair.a, pair.b, pair.values, condition.by_query)
+    ours, theirs = (_by_process(rows, condition.read) for rows in pair.processes)
+    if not len(ours) or not len(theirs):
+        return f"{'A' if not len(ours) else 'B'} has no {condition.figure} by process"
+    return over_processes(ours, theirs)
+
+
+def over_processes(a: Floats, b: Floats) -> Evidence:
+    """Return the evidence of the figures of single processes.
+
+    Args:
+        a: shape (processes,), at least one.
+        b: likewise.
+    """
+    ratio = _quotient(float(a.mean()), float(b.mean()))
+    return Evidence(
+        lambda factor, confidence: (welch(a, b, factor, confidence), None), ratio, processes=min(len(a), len(b))
+    )
+
+
+def _quotient(a: float, b: float) -> float:
+    return b / a if a else 0.0
+
+
+def _by_process(rows: Sequence[Row], read: Callable[[Row], float | None]) -> Floats:
+    """Return the figure of each process; none if one lacks it."""
+    values = [read(row) for row in rows]
+    known = [value for value in values if value is not None]
+    return np.asarray(known if len(known) == len(values) else [], dtype=np.float64)
+
+
+def _by_query(a: Row, b: Row, values: tuple[PerQuery | None, PerQuery | None], metric: str) -> Evidence | str:
+    """Return the paired differences over queries, and for latency also over processes."""
+    is_latency = metric == LATENCY
+    columns = comparison.aligned(*values, lambda own: own.latency_s if is_latency else own.measures.get(metric))
+    if columns is None:
+        return f"{metric} has no values by query"
+    if is_latency:
+        return of_latencies(Latencies(*columns, functools.partial(comparison.again, a, b)), min(a.jobs, b.jobs))
+    ours, theirs = columns
+    return Evidence(
+        lambda factor, confidence: (stats.mean(theirs - factor * ours, confidence=confidence), None),
+        _quotient(float(ours.mean()), float(theirs.mean())),
+        len(ours),
+    )
+
+
+def of_latencies(latencies: Latencies, processes: int) -> Evidence:
+    """Return the evidence of latencies of the same queries, in some processes each."""
+    ratio = _quotient(float(latencies.a.mean()), float(latencies.b.mean()))
+    return Evidence(
+        lambda factor, confidence: latencies.apart(1 - confidence, factor), ratio, len(latencies.a), processes
+    )
+
+
+def _change(evidence: Evidence, condition: Condition, a: float | None) -> Estimate:
+    """Return the change of B against A, relative where the condition is and A is not 0."""
+
+    def gap(factor: float) -> Estimate:
+        return combined(*evidence.apart(factor, 1 - LEVEL))
+
+    if not condition.relative or not a:
+        return gap(1.0)
+    return quotient(evidence.ratio, evidence.ratio, gap).map(lambda ratio: ratio - 1)
+
+
+def _needed(parts: tuple[Estimate, Estimate | None], evidence: Evidence) -> tuple[int | None, int | None]:
+    """Return the processes, and the queries, that would decide a change of this size; ``None``: no more of them.
+
+    Reaches shrink with the root of the number.  A process is easier to add than a query, so processes are tried first.
+    """
+    value = parts[0].value
+    assert value is not None
+    reaches = [_reach(part, value) for part in parts]
+    if not evidence.queries:
+        reaches = [0.0, reaches[0]]
+    over_queries, over_processes = (
+        _SURELY * reach / _student(count)
+        for reach, count in zip(reaches, (evidence.queries, evidence.processes), strict=True)
+    )
+
+    def enough(reach: float, other: float, count: int) -> int | None:
+        """Return the number at which both reaches together are within the distance to the limit."""
+        left = value**2 - other**2
+        times = reach**2 / left if left > 0 else math.inf
+        return max(math.ceil(count * times), count + 1) if count and times <= _MOST_TIMES else None
+
+    if (processes := enough(over_processes, over_queries, evidence.processes)) is not None:
+        return processes, None
+    if (queries := enough(over_queries, over_processes, evidence.queries)) is not None:
+        return None, queries
+    both = math.hypot(over_queries, over_processes)
+    return enough(both, 0.0, evidence.processes), enough(both, 0.0, evidence.queries)
+
+
+def _reach(part: Estimate | None, value: float) -> float:
+    """Return how far the 95 % interval of a part reaches towards 0."""
+    if part is None or part.value is None or part.low is None or part.high is None:
+        return 0.0
+    return part.value - part.low if value > 0 else part.high - part.value
+
+
+def _student(count: int) -> float:
+    """Return how many standard errors an interval reaches that two sides of this many values have."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(2 * (count - 1), (1 + CONFIDENCE) / 2)) if count > 1 else Z

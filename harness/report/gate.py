@@ -1,0 +1,246 @@
+"""A gate: its conditions, as a person writes them, and one line for each answer."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from harness.analysis.gate import Answer, Checked, Condition, exit_code
+from harness.analysis.paired_differences import LATENCY
+from harness.analysis.table import Table
+from harness.errors import UsageError, counted, nearest_or_known
+from harness.estimate import Varies
+from harness.evaluation import measure_names
+from harness.report import row_figures
+from harness.report.columns import Kind
+from harness.report.document import (
+    MISSING,
+    Escape,
+    GridColumn,
+    ReportDocument,
+    Section,
+    Value,
+    at_most,
+    grid_of,
+    number,
+)
+from harness.report.figures import Figure
+
+# Version of the JSON.
+GATE_VERSION = 1
+# Lines below the table, besides the two that always are there.
+_MOST_NOTES = 3
+_CONDITION = re.compile(
+    r"(?P<figure>.*?\S)\s*(?P<sign>[<>])\s*(?P<change>[+-]\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)\s*(?P<unit>\S*)"
+)
+_FORM = "write it as FIGURE > +5% or FIGURE < -0.01: the change of a figure that is too much, always with its sign"
+METHOD = (
+    "worse: the whole interval of the change is beyond the limit. not worse: all of it is within. cannot tell: the"
+    " limit is inside it. The interval has 95 %: of latency for other such queries in fresh processes (Hall 1992,"
+    " Welch 1947), of a measure for other such queries, of other figures for fresh processes; of a ratio by Fieller"
+    " (1954). For worse it has 1 - 0.05 / n at n conditions (Bonferroni), so that a change that is none fails one run"
+    " in 20 at most.",
+    "A time is compared where one kind of CPU measured both sides; a latency that is noisy cannot be told.",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Wish:
+    """A condition as it is written, before it is known which figures the rows have."""
+
+    text: str
+    figure: str
+    more: bool
+    change: float
+    unit: str
+
+    @property
+    def names_measure(self) -> bool:
+        """Return whether it names a measure, which rows have if they are asked for it."""
+        if any(self.figure in names_of(figure) for block in row_figures.FIXED.values() for figure in block):
+            return False
+        try:
+            measure_names.check([self.figure])
+        except UsageError:
+            return False
+        return True
+
+
+def names_of(figure: Figure) -> tuple[str, ...]:
+    """Return the names by which a condition may call a figure: ``cpu``, ``cpu_ms``, ``cpu_per_query_ms``."""
+    unit = figure.unit.lower().replace("/", "_per_")
+    return figure.name, figure.alias, figure.title, *((f"{figure.alias}_{unit}",) if unit else ())
+
+
+def parse(text: str) -> Wish:
+    """Read a condition.
+
+    Raises:
+        UsageError: it has another form.
+    """
+    found = _CONDITION.fullmatch(text.strip())
+    if found is None:
+        raise UsageError(f"--fail-if {text!r} is no condition; {_FORM}")
+    return Wish(text, found["figure"], found["sign"] == ">", float(found["change"]), found["unit"])
+
+
+def conditions(wishes: Sequence[Wish], table: Table) -> tuple[Condition, ...]:
+    """Return the conditions with the figures that they name.
+
+    Raises:
+        UsageError: rows have no such figure, or it has another unit.
+    """
+    figures = [each for each in row_figures.all_figures(table) if each.kind in (Kind.NUMBER, Kind.COUNT)]
+    return tuple(_condition(wish, figures, table) for wish in wishes)
+
+
+def _condition(wish: Wish, figures: Sequence[Figure], table: Table) -> Condition:
+    figure = next((each for each in figures if wish.figure in names_of(each)), None)
+    if figure is None:
+        known = (each.alias for each in figures)
+        raise UsageError(f"--fail-if {wish.text!r}: no figure {wish.figure!r}{nearest_or_known(wish.figure, known)}")
+    relative = wish.unit == "%"
+    if wish.unit not in ("", "%", figure.unit):
+        has = f"is in {figure.unit}" if figure.unit else "has no unit"
+        raise UsageError(f"--fail-if {wish.text!r}: {figure.alias} {has}; write the change in it, or in %")
+    by_query = LATENCY if figure.alias == LATENCY else figure.name if figure.name in table.measures else None
+    scale = 1e3 if by_query == LATENCY else 1.0  # values by query are in seconds
+    return Condition(
+        figure.alias,
+        figure.unit,
+        wish.change / (100 if relative else scale),
+        relative,
+        wish.more,
+        lambda row: _numeric(figure.value(row)),
+        Varies.QUERY if by_query and by_query != LATENCY else figure.varies,
+        by_query,
+    )
+
+
+def _numeric(value: Value) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+def gate_document(checked: Sequence[Checked], notes: Sequence[str] = ()) -> ReportDocument:
+    """Return the document of answers, the worst first."""
+    order = list(Answer)
+    ranked = sorted(checked, key=lambda item: order.index(item.answer))
+    return ReportDocument(
+        sections=lambda escape: (_section(ranked, (*map(escape, notes), *METHOD), escape),),
+        lines=lambda: _lines(ranked),
+        content=lambda: {
+            "gate_version": GATE_VERSION,
+            "exit_code": exit_code(ranked),
+            "notes": list(notes),
+            "checked": [_content(item) for item in ranked],
+        },
+        answer=lambda escape: (_section(ranked, at_most([*map(escape, notes)], _MOST_NOTES), escape),),
+        plain=True,
+    )
+
+
+def _section(checked: Sequence[Checked], notes: Sequence[str], escape: Escape) -> Section:
+    parts = [name.split("/") for item in checked for name in (item.a_name, item.b_name)]
+    # Of system/dataset/scenario/profile, what all rows share is said once.
+    shared = [each[0] if len(set(each)) == 1 else None for each in list(zip(*parts, strict=False))[1:]]
+
+    def own(name: str) -> str:
+        system, *others = name.split("/")
+        return " ".join([system, *(part for part, same in zip(others, shared, strict=False) if part != same)])
+
+    def rows(item: Checked) -> str:
+        names = dict.fromkeys((own(item.b_name), own(item.a_name)))
+        return " against ".join(names)
+
+    lead = " ".join(filter(None, shared))
+    columns: list[GridColumn[Checked]] = [
+        ("B is", False, lambda item: item.answer.value),
+        ("row", False, lambda item: escape(rows(item))),
+        ("figure", False, lambda item: escape(item.condition.figure + _unit(item.condition))),
+        ("A", True, lambda item: number(item.a)),
+        ("B", True, lambda item: number(item.b)),
+        ("change (95 %)", True, change),
+        ("limit", True, lambda item: limit(item.condition)),
+        ("", False, lambda item: escape(remark(item) or "")),
+    ]
+    counts = Counter(item.answer for item in checked)
+    said = ", ".join(f"{counts[answer]} {answer.value}" for answer in Answer if counts[answer])
+    end = f"{said}, of {counted(len(checked), 'condition')}: exit code {exit_code(checked)}"
+    return Section(
+        lead=(escape(lead),) if lead else (), grids=(grid_of(checked, columns, keys=2),), notes=(end, *notes)
+    )
+
+
+def _unit(condition: Condition) -> str:
+    return f", {condition.unit}" if condition.unit else ""
+
+
+def _signed(value: float, condition: Condition) -> str:
+    """Return a change with its sign: ``+5 %``, ``-0.01``."""
+    if condition.relative:
+        return f"{value * 100:+.3g} %"
+    return f"{_shown(value, condition):+.3g}"
+
+
+def _shown(value: float, condition: Condition) -> float:
+    """Return an absolute change in the unit of the figure."""
+    return value * 1e3 if condition.by_query == LATENCY else value
+
+
+def change(item: Checked) -> str:
+    """Return the change with its interval, for people."""
+    found, condition = item.change, item.condition
+    if found.value is None:
+        return MISSING
+    ends = ""
+    if found.low is not None and found.high is not None and found.low != found.high:
+        ends = f" ({_signed(found.low, condition)} to {_signed(found.high, condition)})"
+    return _signed(found.value, condition) + ends
+
+
+def limit(condition: Condition) -> str:
+    """Return the limit, for people."""
+    return f"at {'most' if condition.more else 'least'} {_signed(condition.change, condition)}"
+
+
+def remark(item: Checked) -> str | None:
+    """Return what a person needs to know besides the numbers: a reason, or how many trials would tell."""
+    more = [
+        counted(count, noun)
+        for count, noun in ((item.processes, "trial"), (item.queries, "query"))
+        if count is not None
+    ]
+    needed = f"{' and '.join(more)} would tell" if more else None
+    return "; ".join(filter(None, (item.reason, needed))) or None
+
+
+def _lines(checked: Sequence[Checked]) -> Iterator[Sequence[Value]]:
+    yield list(_content(checked[0])) if checked else []
+    for item in checked:
+        yield [*_content(item).values()]
+
+
+def _content(item: Checked) -> dict[str, Any]:
+    condition, scale = item.condition, 1.0 if item.condition.relative else _shown(1.0, item.condition)
+    found = item.change.map(lambda value: value * scale)
+    return {
+        "answer": item.answer.value,
+        "row_a": item.a_name,
+        "row_b": item.b_name,
+        "figure": condition.figure,
+        "unit": condition.unit,
+        "a": item.a,
+        "b": item.b,
+        "change": found.value,
+        "change_low": found.low,
+        "change_high": found.high,
+        "limit": condition.change * scale,
+        "relative": condition.relative,
+        "fails_if": "more" if condition.more else "less",
+        "reason": item.reason,
+        "trials_needed": item.processes,
+        "queries_needed": item.queries,
+    }
