@@ -40,6 +40,16 @@ class Varies(Enum):
     BUILD = "a build of the index, and other work on the machine"
     NOTHING = "nothing"
 
+    @property
+    def of_machine(self) -> bool:
+        """Return whether only what one kind of processor measured can be compared."""
+        return self in (Varies.CLOCK, Varies.CPU, Varies.BUILD)
+
+    @property
+    def of_process(self) -> bool:
+        """Return whether each process has a value of its own."""
+        return self in (Varies.CLOCK, Varies.CPU, Varies.PROCESS)
+
 
 @dataclass(frozen=True)
 class Estimate:

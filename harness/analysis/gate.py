@@ -20,7 +20,7 @@ from harness.analysis.evaluate_job import JobEvaluator
 from harness.analysis.paired_differences import LATENCY, Latencies, combined, quotient, welch
 from harness.analysis.rows import build_rows
 from harness.analysis.significance import LEVEL
-from harness.analysis.table import Machine, Row, Table, Validity, ended
+from harness.analysis.table import Row, Table, Validity, ended
 from harness.driver.records import Outcome
 from harness.errors import UsageError
 from harness.estimate import CONFIDENCE, Estimate, Varies, Z
@@ -35,9 +35,6 @@ CANNOT_TELL = 3
 _SURELY = Z + 0.8416212335729143
 # More trials or queries than this many times those measured are not worth a number.
 _MOST_TIMES = 100
-# These depend on the processor, so only one machine's can be compared.
-_OF_MACHINE = frozenset({Varies.CLOCK, Varies.CPU, Varies.BUILD})
-_OF_PROCESS = frozenset({Varies.CLOCK, Varies.CPU, Varies.PROCESS})
 _ONE_BUILD = "an index is built once, so nothing shows by how much its builds differ"
 
 # B less A times a factor, at a confidence: over queries (else over processes), and then over processes.
@@ -79,7 +76,7 @@ class Condition:
     @property
     def by_process(self) -> bool:
         """Return whether its figure is compared by the values of single processes."""
-        return self.by_query is None and self.varies in _OF_PROCESS
+        return self.by_query is None and self.varies.of_process
 
 
 @dataclass(frozen=True)
@@ -248,9 +245,10 @@ def decide(found: Checked, evidence: Evidence, family: int) -> Checked:
 
 def _doubt(a: Row, b: Row, condition: Condition) -> str | None:
     """Return why a figure of these two rows cannot be compared, or not be trusted."""
-    if condition.varies in _OF_MACHINE and (ours := _processor(a.machine)) != (theirs := _processor(b.machine)):
+    ours, theirs = (row.machine.processor if row.machine else "" for row in (a, b))
+    if condition.varies.of_machine and ours != theirs:
         return f"A was measured on {ours or 'an unknown CPU'}, B on {theirs or 'an unknown CPU'}"
-    if condition.varies not in _OF_PROCESS:
+    if not condition.varies.of_process:
         return None
     doubted = {Validity.INVALID, *((Validity.NOISY,) if condition.varies is Varies.CLOCK else ())}
     for name, row in (("A", a), ("B", b)):
@@ -258,12 +256,6 @@ def _doubt(a: Row, b: Row, condition: Condition) -> str | None:
             if finding.validity in doubted:
                 return f"{name} is {finding.validity.value}: {finding.text}"
     return None
-
-
-def _processor(machine: Machine | None) -> str:
-    """Name the processor of a machine, and its type in the cloud."""
-    known = (machine.cpu_model, machine.instance_type) if machine else ()
-    return " ".join(str(name) for name in known if name)
 
 
 def _evidence(pair: Pair, condition: Condition, a: float | None, b: float | None) -> Evidence | str:

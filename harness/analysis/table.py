@@ -132,6 +132,11 @@ class Machine:
     instance_type: ForeignText | None
     host_cpus: int
 
+    @property
+    def processor(self) -> str:
+        """What its times depend on: the processor, GPUs, and the type in the cloud."""
+        return " ".join(str(name) for name in (self.cpu_model, *self.gpu_models, self.instance_type) if name)
+
 
 # The stage that no adapter reports: time outside its stages.
 OTHER = "other"

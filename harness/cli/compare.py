@@ -40,7 +40,7 @@ from harness.errors import UsageError
 from harness.evaluation import judged_runs, measure_names, trec_lines
 from harness.report import writers
 from harness.report.comparison import comparison_document
-from harness.report.gate import conditions, gate_document, parse
+from harness.report.gate import conditions, gate_document, is_measure, parse
 from harness.report.recall import answer, recall_document
 from harness.results import reader, suite_record
 
@@ -202,7 +202,7 @@ def _sides(
 def _gate(limits: Sequence[str], sides: _Sides, untold: str | None, destination: Destination) -> int:
     """Show an answer for each condition and pair of rows, and return the exit code."""
     wishes = [parse(limit) for limit in limits]
-    if measures := [wish.figure for wish in wishes if wish.names_measure]:
+    if measures := [wish.figure for wish in wishes if is_measure(wish.figure)]:
         known = sides.a.measures or results_folder.suite_measures(sides.a.results)
         sides = replace(sides, a=replace(sides.a, measures=tuple(dict.fromkeys((*known, *measures)))))
     table = sides.found_a.table

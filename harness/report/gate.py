@@ -57,16 +57,29 @@ class Wish:
     change: float
     unit: str
 
-    @property
-    def names_measure(self) -> bool:
-        """Return whether it names a measure, which rows have if they are asked for it."""
-        if any(self.figure in names_of(figure) for block in row_figures.FIXED.values() for figure in block):
-            return False
-        try:
-            measure_names.check([self.figure])
-        except UsageError:
-            return False
-        return True
+
+def is_measure(name: str) -> bool:
+    """Return whether a figure's name is a measure, which rows have only if they are asked for it."""
+    if any(name in names_of(figure) for block in row_figures.FIXED.values() for figure in block):
+        return False
+    try:
+        measure_names.check([name])
+    except UsageError:
+        return False
+    return True
+
+
+def figure_named(name: str, table: Table) -> Figure:
+    """Return the number of a table's rows that has a name, as ``cpu``, ``cpu_ms`` or ``cpu_per_query_ms``.
+
+    Raises:
+        UsageError: rows have no such figure.
+    """
+    figures = [each for each in row_figures.all_figures(table) if each.kind in (Kind.NUMBER, Kind.COUNT)]
+    found = next((each for each in figures if name in names_of(each)), None)
+    if found is None:
+        raise UsageError(f"no figure {name!r}{nearest_or_known(name, (each.alias for each in figures))}")
+    return found
 
 
 def names_of(figure: Figure) -> tuple[str, ...]:
@@ -93,15 +106,14 @@ def conditions(wishes: Sequence[Wish], table: Table) -> tuple[Condition, ...]:
     Raises:
         UsageError: rows have no such figure, or it has another unit.
     """
-    figures = [each for each in row_figures.all_figures(table) if each.kind in (Kind.NUMBER, Kind.COUNT)]
-    return tuple(_condition(wish, figures, table) for wish in wishes)
+    return tuple(_condition(wish, table) for wish in wishes)
 
 
-def _condition(wish: Wish, figures: Sequence[Figure], table: Table) -> Condition:
-    figure = next((each for each in figures if wish.figure in names_of(each)), None)
-    if figure is None:
-        known = (each.alias for each in figures)
-        raise UsageError(f"--fail-if {wish.text!r}: no figure {wish.figure!r}{nearest_or_known(wish.figure, known)}")
+def _condition(wish: Wish, table: Table) -> Condition:
+    try:
+        figure = figure_named(wish.figure, table)
+    except UsageError as error:
+        raise UsageError(f"--fail-if {wish.text!r}: {error}") from error
     relative = wish.unit == "%"
     if wish.unit not in ("", "%", figure.unit):
         has = f"is in {figure.unit}" if figure.unit else "has no unit"

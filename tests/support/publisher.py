@@ -42,6 +42,7 @@ class Made:
     dataset: str = "scifact"
     jitter: float = 0.001
     canary_s: float = 0.010
+    started: int = 0  # minutes past ten
     first: Sequence[int] = ()
     first_name: str = "bm25"
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -81,6 +82,7 @@ def _put(store: Store, made: Made, job: int, suite: str, queries: tuple[str, ...
     result = sample_records.result(
         made.outcome,
         detail=None if ok else "killed by the kernel at the memory limit",
+        minute=made.started,
         cell=Cell(suite, made.system, made.dataset, "single_stream", made.profile),
         envelope=envelope,
         sample_size=len(queries),

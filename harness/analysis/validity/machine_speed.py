@@ -52,12 +52,12 @@ def levels(results: Iterable[Result]) -> Levels:
     builds: dict[tuple[str | None, str], IndexFacts] = {}  # many results show one build
     for result in results:
         if result.observed.canary and result.outcome is Outcome.OK:
-            by_machine[result.environment, result.spec.envelope.cpus].append(_level([result.observed]))
+            by_machine[result.environment, result.spec.envelope.cpus].append(level([result.observed]))
         for build in (result.index, *result.index.components.values()) if result.index else ():
             builds[build.started_at, build.content_sha256] = build
     for build in builds.values():
         if build.environment is not None and build.observed.canary:
-            by_machine[build.environment, build.envelope.cpus].append(_level([build.observed]))
+            by_machine[build.environment, build.envelope.cpus].append(level([build.observed]))
     return dict(by_machine)
 
 
@@ -166,7 +166,7 @@ def slower(observed: Sequence[Observed], others: Sequence[float]) -> str | None:
     with_canary = [seen for seen in observed if seen.canary]
     if not with_canary or len(others) < _LEVEL_JOBS:
         return None
-    here, apart = _level(with_canary), _level(with_canary) - stats.median(others)
+    here, apart = level(with_canary), level(with_canary) - stats.median(others)
     looks = _looks(with_canary, _CPU)
     # If a neighbour comes and goes, a trial's two readings differ by more than on a machine at rest.
     within = float(np.mean(np.diff(looks) ** 2)) / 2 if len(looks) > 1 else 0.0
@@ -179,6 +179,6 @@ def slower(observed: Sequence[Observed], others: Sequence[float]) -> str | None:
     )
 
 
-def _level(observed: Sequence[Observed]) -> float:
-    """Return the mean log of the readings, because a median of few would jump between two speeds."""
+def level(observed: Sequence[Observed]) -> float:
+    """Return the mean log seconds of fixed processor work; a median of few readings would jump between two speeds."""
     return statistics.fmean(float(np.log(max(reading.cpu_s, 1e-9))) for seen in observed for reading in seen.canary)

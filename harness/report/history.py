@@ -1,0 +1,125 @@
+"""A figure over commits or dates, in a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.analysis.history import Point, Series
+from harness.report.document import MISSING, Escape, GridColumn, ReportDocument, Section, Value, grid_of
+from harness.report.figures import Figure
+
+# Version of the JSON.
+HISTORY_VERSION = 1
+# Points of a series that the first screen shows: the newest.
+_SHOWN = 10
+_INSTALL = "points of change are found where Apache Otava is installed: uv tool install apache-otava"
+
+# Points of change of a series, by the number of the point: by how much the mean changed there.
+Changes = Mapping[int, float]
+
+
+@dataclass(frozen=True)
+class History:
+    """The series of a figure, with the points of change of each; ``None``: nobody looked for them."""
+
+    figure: Figure
+    series: tuple[Series, ...]
+    changes: tuple[Changes, ...] | None = None
+
+
+def history_document(found: History) -> ReportDocument:
+    """Return the document of a history."""
+    return ReportDocument(
+        sections=lambda escape: _sections(found, escape, None),
+        lines=lambda: _lines(found),
+        content=lambda: _content(found),
+        answer=lambda escape: _sections(found, escape, _SHOWN),
+        plain=True,
+    )
+
+
+def _sections(found: History, escape: Escape, most: int | None) -> Iterator[Section]:
+    notes = [] if found.changes is not None else [_INSTALL]
+    if any(point.scale is not None for each in found.series for point in each.points):
+        notes.append("scaled: by the speed of fixed processor work, to the machine of the first point")
+    for number, each in enumerate(found.series):
+        changes = found.changes[number] if found.changes is not None else {}
+        points = list(enumerate(each.points))
+        hidden = len(points) - most if most is not None and len(points) > most else 0
+        columns: list[GridColumn[tuple[int, Point]] | None] = [
+            ("date", False, lambda item: item[1].started_at[:16].replace("T", " ")),
+            ("results", False, lambda item: escape(item[1].label)),
+            (found.figure.wide_header, True, lambda item: found.figure.written(item[1].value)),
+            ("change", True, lambda item, own=each: _percent(own.change(item[0]))),  # type: ignore[misc]
+            ("the mean changed", True, lambda item, own=changes: _percent(own.get(item[0]))) if changes else None,  # type: ignore[misc]
+            ("", False, lambda item: escape(_remark(item[1]))),
+        ]
+        last = number == len(found.series) - 1
+        more = [f"{hidden} earlier: --wide"] if hidden else []
+        yield Section(
+            lead=(escape(series_name(each)),),
+            grids=(grid_of(points[hidden:], columns, keys=2),),
+            notes=(*more, *(notes if last else ())),
+        )
+
+
+def series_name(each: Series) -> str:
+    """Name a series: its cell and its machine."""
+    cell = f"{each.system} {each.dataset} {each.scenario} {each.profile}"
+    return f"{cell}, {each.machine}" if each.machine else cell
+
+
+def _percent(share: float | None) -> str:
+    return MISSING if share is None else f"{share * 100:+.1f} %"
+
+
+def _remark(point: Point) -> str:
+    texts = (
+        point.value.reason if point.value.value is None else None,
+        point.validity if point.validity != "clean" else None,
+        "scaled" if point.scale is not None else None,
+    )
+    return ", ".join(filter(None, texts))
+
+
+def _records(found: History) -> Iterator[dict[str, Value]]:
+    for place, each in enumerate(found.series):
+        changes = found.changes[place] if found.changes is not None else {}
+        for number, point in enumerate(each.points):
+            yield {
+                "system": each.system,
+                "dataset": each.dataset,
+                "scenario": each.scenario,
+                "hardware_profile": each.profile,
+                "measured_cpu": point.machine,
+                "results": point.label,
+                "started_at": point.started_at,
+                "figure": found.figure.name,
+                "unit": found.figure.unit,
+                "value": point.value.value,
+                "value_low": point.value.low,
+                "value_high": point.value.high,
+                "change": each.change(number),
+                "change_point": changes.get(number),
+                "scale": point.scale,
+                "validity": point.validity,
+                "reason": point.value.reason,
+            }
+
+
+def _lines(found: History) -> Iterator[Sequence[Value]]:
+    records = list(_records(found))
+    yield list(records[0]) if records else []
+    for record in records:
+        yield [*record.values()]
+
+
+def _content(found: History) -> dict[str, Any]:
+    return {
+        "history_version": HISTORY_VERSION,
+        "figure": found.figure.name,
+        "change_points_by": None if found.changes is None else "Apache Otava",
+        "points": list(_records(found)),
+    }
