@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from harness.analysis.axes import ComparisonGroup, comparison_group
 from harness.analysis.table import Row
 from harness.analysis.validity import machine_speed
 from harness.driver.records import Outcome
@@ -49,7 +50,10 @@ class Point:
 
 @dataclass(frozen=True)
 class Series:
-    """The figure of one cell over the snapshots, in the order of their dates; ``machine``: empty where any counts."""
+    """The figure of one cell over the snapshots, in the order of their dates.
+
+    ``machine``: empty where any counts.  Rows of other queries, documents or limits of hits are another series.
+    """
 
     system: str
     dataset: str
@@ -80,7 +84,7 @@ def work_s(jobs: Iterable[StoredJob], rows: Iterable[Row]) -> dict[str, float]:
 def series(
     snapshots: Iterable[Snapshot], read: Callable[[Row], Estimate], varies: Varies, *, scaled: bool = False
 ) -> tuple[Series, ...]:
-    """Return the series of a figure, by cell and, where the figure depends on it, by processor.
+    """Return the series of a figure: by cell, by rows that may be compared, and by processor if it depends on one.
 
     Args:
         snapshots: in any order.
@@ -88,18 +92,26 @@ def series(
         varies: what gives it another value.
         scaled: scale times to the speed that the machine of a series' first point had.
     """
-    found: dict[tuple[str, str, str, str, str], list[tuple[Point, float | None]]] = defaultdict(list)
+    found: dict[tuple[str, str, str, ComparisonGroup], list[tuple[Point, float | None]]] = defaultdict(list)
     apart = varies.of_machine and not scaled
     for snapshot in sorted(snapshots, key=lambda each: (each.started_at, each.label)):
         for row in snapshot.rows:
             value = read(row) if row.outcome is Outcome.OK else Estimate(None, reason=row.outcome.value)
-            machine = row.machine.processor if row.machine else ""
+            measured_by = row.index.machine if varies is Varies.BUILD else row.machine
+            machine = measured_by.processor if measured_by else ""
             point = Point(snapshot.label, row.started_at or "", value, row.validity.value, machine)
-            cell = row.system, row.dataset, row.scenario, row.profile, machine if apart else ""
-            found[cell].append((point, snapshot.work_s.get(row.per_query_key)))
+            key = row.system, row.profile, machine if apart else "", comparison_group(row)
+            found[key].append((point, snapshot.work_s.get(row.per_query_key)))
     return tuple(
-        Series(*cell, _scaled(points) if scaled and varies.of_machine else tuple(point for point, _ in points))
-        for cell, points in sorted(found.items())
+        Series(
+            system,
+            group.dataset,
+            group.scenario,
+            profile,
+            machine,
+            _scaled(points) if scaled and varies.of_machine else tuple(point for point, _ in points),
+        )
+        for (system, profile, machine, group), points in sorted(found.items(), key=lambda item: item[0][:3])
     )
 
 

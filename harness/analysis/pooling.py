@@ -71,7 +71,7 @@ def pool(stored: Iterable[StoredJob], keys: Collection[str] | None = None) -> Po
 
 
 def _failure(failed: Sequence[StoredJob]) -> tuple[Outcome, ForeignText | None]:
-    """Return the outcome of the first failure, and the number of failed jobs in words if not all ended like it."""
+    """Return the first failure's outcome, with the count of failed jobs unless all failed alike."""
     first = failed[0].result
     ends = {(job.result.outcome, job.result.detail) for job in failed}
     if len(failed) == first.spec.jobs and len(ends) == 1:

@@ -13,10 +13,12 @@ import click
 
 from harness.analysis import comparison, gate, published, results_folder
 from harness.analysis import recall as overlaps
+from harness.analysis.axes import comparison_group
 from harness.analysis.comparison import Comparison
 from harness.analysis.gate import CANNOT_TELL, Pair
 from harness.analysis.results_folder import ReadResults
 from harness.analysis.table import Row
+from harness.cli.lines import say
 from harness.cli.locations import mirrored, readable
 from harness.cli.options import (
     cache_option,
@@ -36,13 +38,14 @@ from harness.cli.stored_results import (
     stored_results,
     without_queries_option,
 )
-from harness.errors import UsageError
+from harness.errors import UsageError, counted
 from harness.evaluation import judged_runs, measure_names, trec_lines
 from harness.report import writers
 from harness.report.comparison import comparison_document
 from harness.report.gate import conditions, gate_document, is_measure, parse
 from harness.report.recall import answer, recall_document
 from harness.results import reader, suite_record
+from harness.untrusted import reason_of
 
 # Names with these endings are run files, even if the file is missing.
 _ENDINGS = frozenset({".run", ".trec", ".res", ".txt", ".gz", ".zst"})
@@ -61,21 +64,21 @@ _OF_RESULTS = {"results": "--results", "others": "--with", "as_of": "--as-of", "
     "--baseline",
     type=results_path,
     metavar="PATH",
-    help="A is each row of these results, B the same row of RESULTS, the only argument.",
+    help="Compare each row of these results (A) with the same row of RESULTS (B), the only argument.",
 )
 @click.option(
     "--fail-if",
     "limits",
     multiple=True,
     metavar="CONDITION",
-    help="A change of a figure that is too much, as 'cpu > +5%', 'memory > +10MiB' or 'nDCG@10 < -0.01'; again for"
-    " more.  Prints an answer for each row: worse, not worse, cannot tell.",
+    help="A change of a figure that is too much: 'cpu > +5%', 'memory > +10MiB' or 'nDCG@10 < -0.01'; may be"
+    " repeated.  Prints an answer for each row: worse, not worse, cannot tell.",
 )
 @click.option(
     "--cannot-tell",
     "untold",
     type=click.Choice(tuple(_CANNOT_TELL)),
-    help="End with 0 or with 1 if nothing is worse and something cannot be told.  [default: with 3]",
+    help="End with 0 or with 1 if nothing is worse and something cannot be decided.  [default: with 3]",
 )
 @qrels_option("Of run files: their judgements.  Of stored ones: judge by this file, which holds theirs and more.")
 @queries_option()
@@ -119,11 +122,11 @@ def compare(
     measurements cannot tell.  In GitHub's workflows the answers are also in the summary of the job.
     """
     if untold and not limits:
-        raise UsageError("--cannot-tell needs --fail-if; name a change that is too much, or leave it out")
+        raise UsageError("--cannot-tell needs --fail-if; name a change that is too much, or leave --cannot-tell out")
     notes: Sequence[str] = ()
     if _are_run_files(compared, stored) and baseline is None:
         if limits:
-            raise UsageError("--fail-if needs stored results; run files have no cost, so leave it out")
+            raise UsageError("--fail-if needs stored results, not run files; leave it out")
         pairs = _file_pairs(compared)
         if stored.qrels is None:
             raise UsageError(f"{', '.join(compared)}: run files need their judgements; name them with --qrels")
@@ -134,14 +137,21 @@ def compare(
         sides = _sides(compared, stored, others, baseline, each_seed=each_seed)
         if limits:
             sys.exit(_gate(limits, sides, untold, destination))
+        alike = [(a, b) for a, b in sides.pairs() if b is not None and comparison_group(a) == comparison_group(b)]
+        if not alike:
+            raise UsageError("the baseline and the results differ in queries, documents or k; measure the same suite")
         comparisons = comparison.compare_pairs(
-            [(a, b) for a, b in sides.pairs() if b is not None],
+            alike,
             (sides.found_a.per_query, sides.found_b.per_query),
             sides.found_a.table.measures,
             sides.a.results,
             changed,
         )
-        notes = sides.notes
+        left = len(sides.pairs()) - len(alike)
+        notes = (
+            *([f"{counted(left, 'row')} of A left out: B has none with the same queries"] if left else ()),
+            *sides.notes,
+        )
     destination.show_report(comparison_document(comparison.corrected(comparisons), notes))
 
 
@@ -204,7 +214,8 @@ def _gate(limits: Sequence[str], sides: _Sides, untold: str | None, destination:
     wishes = [parse(limit) for limit in limits]
     if measures := [wish.figure for wish in wishes if is_measure(wish.figure)]:
         known = sides.a.measures or results_folder.suite_measures(sides.a.results)
-        sides = replace(sides, a=replace(sides.a, measures=tuple(dict.fromkeys((*known, *measures)))))
+        a = replace(sides.a, measures=tuple(dict.fromkeys((*known, *measures))))
+        sides = replace(sides, a=a, b=a if sides.b is sides.a else sides.b)
     table = sides.found_a.table
     wanted = conditions(wishes, table)
     pairs = sides.pairs()
@@ -225,13 +236,17 @@ def _gate(limits: Sequence[str], sides: _Sides, untold: str | None, destination:
         ],
         wanted,
     )
-    document = gate_document(checked, sides.notes)
+    code = gate.exit_code(checked)
+    code = _CANNOT_TELL.get(untold or "", code) if code == CANNOT_TELL else code
+    document = gate_document(checked, code, sides.notes)
     destination.show_report(document)
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
-        with Path(summary).open("a", encoding="utf-8") as file:
-            file.write(writers.write(document, "md"))
-    code = gate.exit_code(checked)
-    return _CANNOT_TELL.get(untold or "", code) if code == CANNOT_TELL else code
+        try:
+            with Path(summary).open("a", encoding="utf-8") as file:
+                file.write(writers.write(document, "md"))
+        except OSError as error:
+            say(f"GITHUB_STEP_SUMMARY: {summary} cannot be written: {reason_of(error)}", err=True)
+    return code
 
 
 def _alone(stored: StoredResults, rows: Sequence[Row]) -> dict[str, tuple[Row, ...]]:

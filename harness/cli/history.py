@@ -18,11 +18,15 @@ from harness.cli.options import cache_option, only_option, price_options, result
 from harness.cli.output import PICTURES, Destination, destination_options, write
 from harness.cli.stored_results import StoredResults, measures_option, show_pictures, stored_results
 from harness.errors import UsageError
+from harness.estimate import Varies
 from harness.report import otava
-from harness.report.gate import figure_named, is_measure
+from harness.report.gate import canonical, figure_named, is_measure
 from harness.report.history import History, history_document
-from harness.results import reader, seals
+from harness.results import reader, seals, suite_record
 from harness.results.schema import matches
+
+# Each is in the folder of a suite.
+_OF_SUITES = (seals.MANIFEST, suite_record.FILE, "samples")
 
 
 @click.command()
@@ -64,39 +68,52 @@ def history(
     installed, it says where the mean changed; --format otava writes its files.
     """
     folder = destination.folder if destination.form in (*PICTURES, "otava") else None
+    name = canonical(name)
     if is_measure(name):
         stored = replace(stored, measures=(*stored.measures, name))
-    each = [
-        replace(stored, results=path)
-        for path in _results([stored.results, *(readable(path, stored.cache) for path in more)])
-    ]
+    paths = list(_results([stored.results, *(readable(path, stored.cache) for path in more)]))
+    each = [replace(stored, results=path) for path in paths]
     read = [own.priced(own.read()).table for own in each]
     figure = figure_named(name, read[0])
-    if scaled and figure.unit not in ("s", "ms"):
-        raise UsageError(f"--scaled scales times, and {figure.alias} is none; leave it out")
+    if scaled and (figure.unit not in ("s", "ms") or figure.varies is Varies.BUILD):
+        raise UsageError(f"--scaled scales times of queries, and {figure.alias} is not one; leave it out")
     snapshots = [
         Snapshot(
-            own.results.name,
+            label,
             rows := [row for row in table.rows if only is None or matches(cell_of(row), only)],
             histories.work_s(reader.read_jobs(own.results), rows) if scaled else {},
         )
-        for own, table in zip(each, read, strict=True)
+        for label, own, table in zip(_labels(paths), each, read, strict=True)
     ]
     series = histories.series(filter(attrgetter("rows"), snapshots), figure.estimate, figure.varies, scaled=scaled)
     if not series:
         raise UsageError(f"--only {only!r} matches no row; see `harness report`")
-    found = otava.with_changes(History(figure, series))
-    if folder is None:
-        destination.show_report(history_document(found))
-    elif destination.form == "otava":
+    notes = dict.fromkeys(note for table in read for note in table.unreadable)
+    found = History(figure, series, notes=tuple(notes))
+    if destination.form == "otava":
+        assert folder is not None
         folder.mkdir(parents=True, exist_ok=True)
         for file, text in otava.files_of(found).items():
             write(folder / file, text)
         say(f"in {folder}: otava analyze series-0 --since 1970-01-01 --config-file {otava.CONFIG}")
+        return
+    found = otava.with_changes(found)
+    if folder is None:
+        destination.show_report(history_document(found))
     else:
         from harness.report.plots import history as plots  # late: matplotlib
 
         show_pictures(plots.write_pictures(found, folder, destination.form), ())
+
+
+def _labels(paths: Sequence[Path]) -> list[str]:
+    """Name folders by their names, or by as many of their last names as make them differ."""
+    parts = [path.resolve().parts for path in paths]
+    for count in range(1, max(map(len, parts)) + 1):
+        labels = ["/".join(each[-count:]) for each in parts]
+        if len(set(labels)) == len(set(parts)):
+            break
+    return labels
 
 
 def _results(paths: Iterable[Path]) -> Iterator[Path]:
@@ -118,4 +135,4 @@ def _results(paths: Iterable[Path]) -> Iterator[Path]:
 
 
 def _has_suites(path: Path) -> bool:
-    return path.is_dir() and any((each / seals.MANIFEST).is_file() for each in path.iterdir())
+    return path.is_dir() and any((each / name).exists() for each in path.iterdir() for name in _OF_SUITES)

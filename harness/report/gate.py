@@ -5,14 +5,13 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from harness.analysis.gate import Answer, Checked, Condition, exit_code
+from harness.analysis.gate import Answer, Checked, Condition
 from harness.analysis.paired_differences import LATENCY
 from harness.analysis.table import Table
 from harness.errors import UsageError, counted, nearest_or_known
-from harness.estimate import Varies
 from harness.evaluation import measure_names
 from harness.report import row_figures
 from harness.report.columns import Kind
@@ -25,12 +24,17 @@ from harness.report.document import (
     Value,
     at_most,
     grid_of,
+    lines_of_records,
     number,
 )
 from harness.report.figures import Figure
 
 # Version of the JSON.
 GATE_VERSION = 1
+_COLUMNS = (
+    *("answer", "row_a", "row_b", "figure", "unit", "a", "b", "change", "change_low", "change_high"),
+    *("limit", "relative", "fails_if", "reason", "trials_needed", "queries_needed"),
+)
 # Lines below the table, besides the two that always are there.
 _MOST_NOTES = 3
 _CONDITION = re.compile(
@@ -40,10 +44,11 @@ _FORM = "write it as FIGURE > +5% or FIGURE < -0.01: the change of a figure that
 METHOD = (
     "worse: the whole interval of the change is beyond the limit. not worse: all of it is within. cannot tell: the"
     " limit is inside it. The interval has 95 %: of latency for other such queries in fresh processes (Hall 1992,"
-    " Welch 1947), of a measure for other such queries, of other figures for fresh processes; of a ratio by Fieller"
-    " (1954). For worse it has 1 - 0.05 / n at n conditions (Bonferroni), so that a change that is none fails one run"
-    " in 20 at most.",
-    "A time is compared where one kind of CPU measured both sides; a latency that is noisy cannot be told.",
+    " Welch 1947), of a measure the means that its randomisation test does not reject, of other figures for fresh"
+    " processes; of a ratio by Fieller (1954). For worse it has 1 - 0.05 / n at n conditions (Bonferroni), so at most"
+    " one run in 20 fails without a change.",
+    "Times are compared where one kind of CPU measured both sides. A noisy latency decides nothing. A and B of a"
+    " figure that each process has (memory, p95) are means over the processes.",
 )
 
 
@@ -67,6 +72,11 @@ def is_measure(name: str) -> bool:
     except UsageError:
         return False
     return True
+
+
+def canonical(name: str) -> str:
+    """Return a figure's name, a measure's as rows have it: ``RR@10`` for ``MRR@10``."""
+    return str(measure_names.parse([name])[0]) if is_measure(name) and not name.startswith("FD") else name
 
 
 def figure_named(name: str, table: Table) -> Figure:
@@ -96,8 +106,8 @@ def parse(text: str) -> Wish:
     """
     found = _CONDITION.fullmatch(text.strip())
     if found is None:
-        raise UsageError(f"--fail-if {text!r} is no condition; {_FORM}")
-    return Wish(text, found["figure"], found["sign"] == ">", float(found["change"]), found["unit"])
+        raise UsageError(f"--fail-if {text!r} is not a condition; {_FORM}")
+    return Wish(text, canonical(found["figure"]), found["sign"] == ">", float(found["change"]), found["unit"])
 
 
 def conditions(wishes: Sequence[Wish], table: Table) -> tuple[Condition, ...]:
@@ -127,34 +137,45 @@ def _condition(wish: Wish, table: Table) -> Condition:
         relative,
         wish.more,
         lambda row: _numeric(figure.value(row)),
-        Varies.QUERY if by_query and by_query != LATENCY else figure.varies,
+        figure.varies,
         by_query,
+        (lambda row: _scaled(row.cpu.per_query_s.value)) if figure.alias == "cpu" else None,
     )
+
+
+def _scaled(seconds: float | None) -> float | None:
+    return None if seconds is None else seconds * 1e3
 
 
 def _numeric(value: Value) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def gate_document(checked: Sequence[Checked], notes: Sequence[str] = ()) -> ReportDocument:
-    """Return the document of answers, the worst first."""
+def gate_document(checked: Sequence[Checked], code: int, notes: Sequence[str] = ()) -> ReportDocument:
+    """Return the document of answers, the worst first.
+
+    Args:
+        checked: the answers.
+        code: the exit code that follows from them.
+        notes: on all of them.
+    """
     order = list(Answer)
     ranked = sorted(checked, key=lambda item: order.index(item.answer))
     return ReportDocument(
-        sections=lambda escape: (_section(ranked, (*map(escape, notes), *METHOD), escape),),
-        lines=lambda: _lines(ranked),
+        sections=lambda escape: (_section(ranked, code, (*map(escape, notes), *METHOD), escape),),
+        lines=lambda: lines_of_records(map(_content, ranked), _COLUMNS),
         content=lambda: {
             "gate_version": GATE_VERSION,
-            "exit_code": exit_code(ranked),
+            "exit_code": code,
             "notes": list(notes),
             "checked": [_content(item) for item in ranked],
         },
-        answer=lambda escape: (_section(ranked, at_most([*map(escape, notes)], _MOST_NOTES), escape),),
+        answer=lambda escape: (_section(ranked, code, at_most([*map(escape, notes)], _MOST_NOTES), escape),),
         plain=True,
     )
 
 
-def _section(checked: Sequence[Checked], notes: Sequence[str], escape: Escape) -> Section:
+def _section(checked: Sequence[Checked], code: int, notes: Sequence[str], escape: Escape) -> Section:
     parts = [name.split("/") for item in checked for name in (item.a_name, item.b_name)]
     # Of system/dataset/scenario/profile, what all rows share is said once.
     shared = [each[0] if len(set(each)) == 1 else None for each in list(zip(*parts, strict=False))[1:]]
@@ -180,7 +201,7 @@ def _section(checked: Sequence[Checked], notes: Sequence[str], escape: Escape) -
     ]
     counts = Counter(item.answer for item in checked)
     said = ", ".join(f"{counts[answer]} {answer.value}" for answer in Answer if counts[answer])
-    end = f"{said}, of {counted(len(checked), 'condition')}: exit code {exit_code(checked)}"
+    end = f"{said}, of {counted(len(checked), 'condition')}: exit code {code}"
     return Section(
         lead=(escape(lead),) if lead else (), grids=(grid_of(checked, columns, keys=2),), notes=(end, *notes)
     )
@@ -219,20 +240,14 @@ def limit(condition: Condition) -> str:
 
 
 def remark(item: Checked) -> str | None:
-    """Return what a person needs to know besides the numbers: a reason, or how many trials would tell."""
+    """Return what a person needs to know besides the numbers: a reason, or how many trials would decide."""
     more = [
         counted(count, noun)
         for count, noun in ((item.processes, "trial"), (item.queries, "query"))
         if count is not None
     ]
-    needed = f"{' and '.join(more)} would tell" if more else None
+    needed = f"{' and '.join(more)} would decide it" if more else None
     return "; ".join(filter(None, (item.reason, needed))) or None
-
-
-def _lines(checked: Sequence[Checked]) -> Iterator[Sequence[Value]]:
-    yield list(_content(checked[0])) if checked else []
-    for item in checked:
-        yield [*_content(item).values()]
 
 
 def _content(item: Checked) -> dict[str, Any]:

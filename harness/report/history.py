@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from harness.analysis.history import Point, Series
-from harness.report.document import MISSING, Escape, GridColumn, ReportDocument, Section, Value, grid_of
+from harness.report.document import (
+    MISSING,
+    Escape,
+    GridColumn,
+    ReportDocument,
+    Section,
+    Value,
+    grid_of,
+    lines_of_records,
+)
 from harness.report.figures import Figure
 
 # Version of the JSON.
 HISTORY_VERSION = 1
+_COLUMNS = (
+    *("system", "dataset", "scenario", "hardware_profile", "machine", "results", "started_at", "figure", "unit"),
+    *("value", "value_low", "value_high", "change", "change_point", "scale", "validity", "reason"),
+)
 # Points of a series that the first screen shows: the newest.
 _SHOWN = 10
 _INSTALL = "points of change are found where Apache Otava is installed: uv tool install apache-otava"
@@ -27,13 +40,14 @@ class History:
     figure: Figure
     series: tuple[Series, ...]
     changes: tuple[Changes, ...] | None = None
+    notes: tuple[str, ...] = ()
 
 
 def history_document(found: History) -> ReportDocument:
     """Return the document of a history."""
     return ReportDocument(
         sections=lambda escape: _sections(found, escape, None),
-        lines=lambda: _lines(found),
+        lines=lambda: lines_of_records(_records(found), _COLUMNS),
         content=lambda: _content(found),
         answer=lambda escape: _sections(found, escape, _SHOWN),
         plain=True,
@@ -41,7 +55,7 @@ def history_document(found: History) -> ReportDocument:
 
 
 def _sections(found: History, escape: Escape, most: int | None) -> Iterator[Section]:
-    notes = [] if found.changes is not None else [_INSTALL]
+    notes = [*map(escape, found.notes)] if found.changes is not None else [*map(escape, found.notes), _INSTALL]
     if any(point.scale is not None for each in found.series for point in each.points):
         notes.append("scaled: by the speed of fixed processor work, to the machine of the first point")
     for number, each in enumerate(found.series):
@@ -93,7 +107,7 @@ def _records(found: History) -> Iterator[dict[str, Value]]:
                 "dataset": each.dataset,
                 "scenario": each.scenario,
                 "hardware_profile": each.profile,
-                "measured_cpu": point.machine,
+                "machine": point.machine,
                 "results": point.label,
                 "started_at": point.started_at,
                 "figure": found.figure.name,
@@ -109,17 +123,11 @@ def _records(found: History) -> Iterator[dict[str, Value]]:
             }
 
 
-def _lines(found: History) -> Iterator[Sequence[Value]]:
-    records = list(_records(found))
-    yield list(records[0]) if records else []
-    for record in records:
-        yield [*record.values()]
-
-
 def _content(found: History) -> dict[str, Any]:
     return {
         "history_version": HISTORY_VERSION,
         "figure": found.figure.name,
+        "notes": list(found.notes),
         "change_points_by": None if found.changes is None else "Apache Otava",
         "points": list(_records(found)),
     }

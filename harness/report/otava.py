@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import shutil
 import subprocess
 import tempfile
@@ -19,6 +20,7 @@ from harness import child_process
 from harness.analysis.history import Series
 from harness.errors import HarnessError
 from harness.report.history import Changes, History, series_name
+from harness.report.writers import csv_cell
 from harness.untrusted import one_line
 
 CONFIG = "otava.yaml"
@@ -34,7 +36,7 @@ def files_of(found: History) -> dict[str, str]:
         lines = csv.writer(text, lineterminator="\n")
         lines.writerow(("time", "results", metric))
         known = [point for point in each.points if point.value.value is not None]
-        lines.writerows((point.started_at, point.label, repr(point.value.value)) for point in known)
+        lines.writerows((point.started_at, csv_cell(point.label), repr(point.value.value)) for point in known)
         files[f"series-{number}.csv"] = text.getvalue()
         tests[f"series-{number}"] = {
             "type": "csv",
@@ -77,7 +79,12 @@ def with_changes(found: History) -> History:
             last = str(getattr(error, "stderr", None) or error).strip().splitlines()[-1:]
             raise HarnessError(f"{program} failed: {one_line(' '.join(last))}") from error
     by_test = {name: groups for answer in answers for name, groups in answer.items()}
-    changes = (_changes(by_test.get(name, ()), each) for name, each in zip(tests, found.series, strict=True))
+    try:
+        changes = [_changes(by_test.get(name, ()), each) for name, each in zip(tests, found.series, strict=True)]
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise HarnessError(
+            f"{program} gave an answer of another form ({error!r}); harness knows version 0.8"
+        ) from error
     return replace(found, changes=tuple(changes))
 
 
@@ -87,5 +94,6 @@ def _changes(groups: Sequence[Mapping[str, Any]], each: Series) -> Changes:
     found = {}
     for group in groups:
         for change in group["changes"]:
-            found[known[int(change["index"])]] = float(change["mean_after"]) / float(change["mean_before"]) - 1
+            before, after = float(change["mean_before"]), float(change["mean_after"])
+            found[known[int(change["index"])]] = after / before - 1 if before else math.inf
     return found

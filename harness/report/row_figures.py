@@ -323,17 +323,26 @@ FIXED: dict[str, tuple[Figure, ...]] = {
         fact("energy_source", "what of the energy behind the CO2e was measured, and what estimated", "carbon.source"),
         fact("carbon_date", "date of the factors of that estimate", "carbon.date", Kind.DATE),
         fact("carbon_grid", "region of the electricity, or the number that was given", "carbon.grid"),
-        amount("carbon_grams_per_kwh", "g", "CO2e of a kWh there", "carbon.grams_per_kwh"),
+        amount(
+            "carbon_grams_per_kwh", "g", "CO2e of a kWh there", "carbon.grams_per_kwh", varies=Varies.NOTHING
+        ),
     ),
     "tokens": (
         fact("token_model", "language model whose token prices the system names"),
-        amount("token_usd_in", "US$", "price of a million prompt tokens", "cost.token_price.usd_per_million_in"),
-        amount("token_usd_out", "US$", "price of a million completed tokens", "cost.token_price.usd_per_million_out"),
+        amount(
+            "token_usd_in", "US$", "price of a million prompt tokens", "cost.token_price.usd_per_million_in",
+            varies=Varies.NOTHING,
+        ),
+        amount(
+            "token_usd_out", "US$", "price of a million completed tokens", "cost.token_price.usd_per_million_out",
+            varies=Varies.NOTHING,
+        ),
         fact("token_price_date", "date of those prices", "cost.token_price.date", Kind.DATE),
         figure_of(
             "usd_tokens_per_million_queries", "US$",
             "tokens of a million queries at list price, added to the cost of the instance", "cost.tokens",
-            short="token_price", label="tokens of a million queries", optional=True, told="Token prices",
+            short="token_price", label="tokens of a million queries", optional=True, varies=Varies.NOTHING,
+            told="Token prices",
             header="US$ per million queries, tokens", prices=Prices.OTHER, remark=_token_price,
             method=f"{token_prices.FORMULA}; at list prices, without cache or batch discount.",
             screen=FirstScreen("tokens US$/1M", dropped=8), places=FIRST,
@@ -358,7 +367,8 @@ FIXED: dict[str, tuple[Figure, ...]] = {
         count_of("trials", "trials", "passes over the queries, in all jobs together"),
         count_of("queries_judged", "queries", "judged queries, which the measures are over", "judged.queries"),
         amount(
-            "unjudged_share", "fraction", "share of unjudged documents among the first hits", "judged.unjudged_share"
+            "unjudged_share", "fraction", "share of unjudged documents among the first hits", "judged.unjudged_share",
+            varies=Varies.NOTHING,
         ),
         count_of("unjudged_depth", "hits", "number of first hits for unjudged_share", "judged.unjudged_depth"),
         fact("rejudged", "judgements, where not the stored ones", lambda row: "; ".join(row.judged.rejudged) or None),
@@ -421,7 +431,10 @@ FIXED: dict[str, tuple[Figure, ...]] = {
         fact("build_measured_cpu", "CPU model of that machine", "index.machine.cpu_model"),
         count_of("corpus_documents", "documents", "documents in the index", "index.documents"),
         fact("build_instance_type", "instance type that prices the build", "cost.build_price.instance_type"),
-        amount("build_price_usd_per_hour", "US$/hour", "price of that type", "cost.build_price.usd_per_hour"),
+        amount(
+            "build_price_usd_per_hour", "US$/hour", "price of that type", "cost.build_price.usd_per_hour",
+            varies=Varies.NOTHING,
+        ),
         figure_of(
             "usd_build_per_million_documents", "US$", "cost of indexing a million documents",
             "cost.build",

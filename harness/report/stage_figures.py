@@ -60,6 +60,7 @@ _PADDING = figure_of(
     "share of the computed tokens that only fill up",
     "padding_share",
     header="padding, %",
+    varies=Varies.NOTHING,
     percent=True,
     optional=True,
     applies=lambda row: row.padding_share is not None,

@@ -599,4 +599,4 @@ def nothing_measured(rows: Sequence[Row]) -> str | None:
     counts = ", ".join(f"{count} {end}" for end, count in ends.items())
     reasons = {row.detail for row in systems}
     why = next(iter(reasons)) if len(reasons) == 1 else None
-    return f"nothing could be measured: {counts}{f': {why}' if why else '; choose other hardware, or fix the systems'}"
+    return f"nothing could be measured: {counts}{f': {why}' if why else ''}; choose other hardware, or fix the systems"

@@ -83,7 +83,7 @@ def test_a_picture_of_each_dataset_and_profile(harness: Call, tmp_path: Path, fo
         (["nowhere"], "nowhere"),
         (["results", "--figure", "latncy"], "no figure 'latncy'. Did you mean 'latency'?"),
         (["results", "--only", "colbert"], "--only 'colbert' matches no row"),
-        (["results", "--figure", "memory", "--scaled"], "--scaled scales times, and memory is none"),
+        (["results", "--figure", "memory", "--scaled"], "--scaled scales times of queries, and memory is not one"),
         (["results", "--format", "otava"], "name a folder for them with -o"),
     ],
 )

@@ -210,6 +210,7 @@ def test_a_suite_of_which_nothing_can_be_measured_is_exit_code_1(harness: Call, 
     assert done.exit_code == 1
     last = done.stderr.splitlines()[-1]
     assert last.startswith("harness: nothing could be measured: 1 not applicable: no GPU on this host")
+    assert last.endswith("; choose other hardware, or fix the systems")
 
 
 def test_judgements_that_match_nothing_are_one_line_before_anything_is_measured(harness: Call, bench: Bench) -> None:

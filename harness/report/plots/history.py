@@ -30,7 +30,7 @@ def write_pictures(found: History, folder: Path, form: str) -> Iterator[Path]:
         if any(point.value.value is not None for point in each.points):
             groups.setdefault((each.dataset, each.scenario, each.profile), []).append(number)
     pictures = (
-        (f"{style.file_name('-'.join(group))}-{found.figure.alias}-history", functools.partial(draw, found, group, own))
+        (style.file_name("-".join((*group, found.figure.alias, "history"))), functools.partial(draw, found, group, own))
         for group, own in groups.items()
     )
     return style.save_each(pictures, folder, form)
