@@ -1,6 +1,12 @@
 """The console script, and ``python -m harness``."""
 
+import contextlib
+import os
 import signal
+import sys
+
+# Exit code of a stopped command.
+STOPPED = 130
 
 
 def start() -> None:
@@ -11,7 +17,16 @@ def start() -> None:
     from harness.cli import main
 
     signal.signal(signal.SIGINT, interrupt)
-    main()
+    try:
+        main()
+    except SystemExit as ended:
+        if ended.code == STOPPED:
+            # Ctrl-C may have left a lock of a library held, and exit handlers would wait for it forever.
+            for stream in (sys.stdout, sys.stderr):
+                with contextlib.suppress(OSError, ValueError):
+                    stream.flush()
+            os._exit(STOPPED)
+        raise
 
 
 if __name__ == "__main__":

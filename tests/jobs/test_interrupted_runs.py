@@ -92,6 +92,23 @@ else:
     seals.append = lambda folder, name, seal: ("single_stream" in name and stop(), append(folder, name, seal))[1]
 start()
 """
+# A command that is stopped while a library's lock is held, which the library's exit handler waits for.
+LOCKED = """
+import atexit, queue
+from harness import cli
+from harness.__main__ import start
+
+pool = queue.LifoQueue()
+atexit.register(lambda: pool.get(block=False))
+
+def stopped_in_the_pool():
+    pool.mutex.acquire()
+    print("harness: stopped")
+    raise SystemExit(130)
+
+cli.main = stopped_in_the_pool
+start()
+"""
 
 
 @dataclass
@@ -214,3 +231,16 @@ def _processes_of(folder: Path) -> list[str]:
         if int(process.name) != os.getpid() and any(here in fact for fact in (*facts, place)):
             found.append(facts[1].decode("utf-8", "replace"))
     return found
+
+
+def test_a_stopped_command_ends_whatever_lock_is_held() -> None:
+    """Ctrl-C raises between any two instructions, and so may leave a lock of a library held for good."""
+    done = subprocess.run(
+        [sys.executable, "-c", LOCKED],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        stdin=subprocess.DEVNULL,
+    )
+    assert (done.returncode, done.stdout) == (130, "harness: stopped\n")
