@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from harness import stats
 from harness.analysis import gate
-from harness.analysis.gate import Answer, Checked, Condition
+from harness.analysis.gate import Answer, ChangeLimit, Checked
 from harness.analysis.paired_differences import Latencies, welch
 from harness.estimate import Estimate, Varies
 from harness.evaluation import evaluate
@@ -151,7 +151,7 @@ def answered(
         change: by how much more B takes than A.
     """
     rng = np.random.default_rng(_SEED)
-    condition = Condition(figure, "", limit, True, True, lambda _: None, Varies.CPU)
+    condition = ChangeLimit(figure, "", limit, True, True, lambda _: None, Varies.CPU)
     found, between = [], math.log(1 + differ**2) ** 0.5
 
     for _ in range(samples):

@@ -31,7 +31,7 @@ MIN_QUERIES = {"p50": 11, "p90": 64, "p95": 130, "p99": 662, "p99.9": 6636}
 
 
 class Varies(Enum):
-    """What gives a figure another value when the same system is measured again."""
+    """Cause of another value of a figure when the same system is measured again."""
 
     CLOCK = "a process, and other work on the machine"
     CPU = "a process, and another CPU"

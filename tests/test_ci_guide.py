@@ -33,7 +33,7 @@ def _workspace(folder: Path) -> None:
         (tiny / "qrels.trec").write_text("".join(f"q{n} 0 d{n % 10} 1\n" for n in range(20)), encoding="utf-8")
         (folder / side / "suites").mkdir()
         suite = 'systems = ["planted"]\ndatasets = ["../tiny"]\nprofiles = ["cpu1-mem256m"]\noverhead = false\n'
-        (folder / side / "suites" / "gate.toml").write_text(suite + protocol(3), encoding="utf-8")
+        (folder / side / "suites" / "mine.toml").write_text(suite + protocol(3), encoding="utf-8")
     adapter = folder / "branch" / "images" / "planted" / "adapter.py"
     code = adapter.read_text(encoding="utf-8")
     assert code.count("hits = self._ranked(query, k)\n") == 1

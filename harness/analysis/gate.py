@@ -52,7 +52,7 @@ class Answer(Enum):
 
 
 @dataclass(frozen=True)
-class Condition:
+class ChangeLimit:
     """A change of a figure that is too much.
 
     Args:
@@ -64,8 +64,8 @@ class Condition:
         read: returns the figure of a row.
         varies: what gives it another value.
         by_query: name of its values by query: ``LATENCY`` or a measure; ``None``: it has none.
-        raw: returns the figure before a constant is taken from it that is not the system's own.  Then ``raw`` is
-            tested, because the constant is the same on both sides, and was measured once.
+        with_constant: returns the figure before a constant is taken from it that is not the system's own.  It is what
+            is tested, because the constant is the same on both sides, and was measured once.
     """
 
     figure: str
@@ -76,7 +76,7 @@ class Condition:
     read: Callable[[Row], float | None]
     varies: Varies
     by_query: str | None = None
-    raw: Callable[[Row], float | None] | None = None
+    with_constant: Callable[[Row], float | None] | None = None
 
     @property
     def by_process(self) -> bool:
@@ -108,7 +108,7 @@ class Checked:
 
     a_name: str
     b_name: str
-    condition: Condition
+    condition: ChangeLimit
     answer: Answer
     a: float | None = None
     b: float | None = None
@@ -119,8 +119,8 @@ class Checked:
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """What a change is told by.
+class ChangeEvidence:
+    """Values behind a change, and its intervals.
 
     ``apart`` returns B less A times a factor, and ``ratio`` is B / A (0: unknown); ``queries`` and ``processes`` count
     those behind them (0: none).
@@ -131,7 +131,7 @@ class Evidence:
     queries: int = 0
     processes: int = 0
 
-    def beyond(self, condition: Condition, level: float) -> tuple[Estimate, Estimate | None]:
+    def beyond(self, condition: ChangeLimit, level: float) -> tuple[Estimate, Estimate | None]:
         """Return by how much B is beyond the limit, as ``apart`` does; more is worse."""
         factor, limit = (1 + condition.change, 0.0) if condition.relative else (1.0, condition.change)
         first, second = self.apart(factor, 1 - level)
@@ -201,7 +201,7 @@ def by_process(
     return {key: tuple(alone) for key, alone in found.items()}
 
 
-def check(pairs: Sequence[Pair], conditions: Sequence[Condition]) -> tuple[Checked, ...]:
+def check(pairs: Sequence[Pair], conditions: Sequence[ChangeLimit]) -> tuple[Checked, ...]:
     """Answer each condition for each pair, pair by pair."""
     family = len(pairs) * len(conditions)
     return tuple(_check(pair, condition, family) for pair in pairs for condition in conditions)
@@ -213,7 +213,7 @@ def exit_code(checked: Iterable[Checked]) -> int:
     return 1 if Answer.WORSE in answers else CANNOT_TELL if Answer.CANNOT_TELL in answers else 0
 
 
-def _check(pair: Pair, condition: Condition, family: int) -> Checked:
+def _check(pair: Pair, condition: ChangeLimit, family: int) -> Checked:
     a, b = pair.a, pair.b
     found = Checked(comparison.called(a), comparison.called(b or a), condition, Answer.CANNOT_TELL)
     if b is None:
@@ -245,18 +245,18 @@ def _ended(a: Row, b: Row) -> tuple[Answer, str] | None:
     return Answer.CANNOT_TELL, f"{name} ended {ended(row.outcome, row.detail)}"
 
 
-def _figures(pair: Pair, b: Row, condition: Condition) -> tuple[float | None, float | None]:
+def _figures(pair: Pair, b: Row, condition: ChangeLimit) -> tuple[float | None, float | None]:
     """Return A's and B's value of the figure; what is not the system's own is taken from both as from A."""
     if not condition.by_process:
         return condition.read(pair.a), condition.read(b)
-    of_a, of_b = (_by_process(rows, condition.raw or condition.read) for rows in pair.processes)
+    of_a, of_b = (_by_process(rows, condition.with_constant or condition.read) for rows in pair.processes)
     if not len(of_a) or not len(of_b):
         return None if not len(of_a) else float(of_a.mean()), None
-    own = condition.read(pair.a) if condition.raw else float(of_a.mean())
+    own = condition.read(pair.a) if condition.with_constant else float(of_a.mean())
     return own, None if own is None else own + float(of_b.mean() - of_a.mean())
 
 
-def decide(found: Checked, evidence: Evidence, family: int) -> Checked:
+def decide(found: Checked, evidence: ChangeEvidence, family: int) -> Checked:
     """Return the answer of a condition, with the change.
 
     Args:
@@ -283,7 +283,7 @@ def decide(found: Checked, evidence: Evidence, family: int) -> Checked:
     return replace(found, reason=reason, processes=processes, queries=queries)
 
 
-def _doubt(a: Row, b: Row, condition: Condition) -> str | None:
+def _doubt(a: Row, b: Row, condition: ChangeLimit) -> str | None:
     """Return why a figure of these two rows cannot be compared, or not be trusted."""
     if condition.varies.of_machine:
         ours, theirs = (row.machine.processor if row.machine else "" for row in (a, b))
@@ -301,7 +301,7 @@ def _doubt(a: Row, b: Row, condition: Condition) -> str | None:
     return None
 
 
-def _evidence(pair: Pair, b: Row, condition: Condition, found: Checked) -> Evidence | str:
+def _evidence(pair: Pair, b: Row, condition: ChangeLimit, found: Checked) -> ChangeEvidence | str:
     """Return what a condition's figure is tested by; a text: why it cannot be."""
     if condition.varies is Varies.BUILD:
         return _ONE_BUILD
@@ -312,15 +312,15 @@ def _evidence(pair: Pair, b: Row, condition: Condition, found: Checked) -> Evide
     assert found.a is not None and found.b is not None
     if condition.varies is Varies.NOTHING:
         return exactly(found.a, found.b)
-    ours, theirs = (_by_process(rows, condition.raw or condition.read) for rows in pair.processes)
+    ours, theirs = (_by_process(rows, condition.with_constant or condition.read) for rows in pair.processes)
     if not len(ours) or not len(theirs):
         return f"{'B' if len(ours) else 'A'} has no {condition.figure} by process"
     if condition.varies is not Varies.PROCESS and any(len(of) > 1 and not np.ptp(of) for of in (ours, theirs)):
         return _ONE_VALUE
-    return over_processes(ours, theirs, own=found.a if condition.raw else None)
+    return over_processes(ours, theirs, own=found.a if condition.with_constant else None)
 
 
-def _incomparable(a: Row, b: Row, condition: Condition, found: Checked) -> str | None:
+def _incomparable(a: Row, b: Row, condition: ChangeLimit, found: Checked) -> str | None:
     """Return why two rows or their figures cannot be compared at all."""
     if found.a is None or found.b is None:
         return f"{'A' if found.a is None else 'B'} has no {condition.figure}"
@@ -333,16 +333,16 @@ def _incomparable(a: Row, b: Row, condition: Condition, found: Checked) -> str |
     return None
 
 
-def exactly(a: float, b: float) -> Evidence:
+def exactly(a: float, b: float) -> ChangeEvidence:
     """Return the evidence of a figure that is the same each time."""
 
     def apart(factor: float, _: float) -> tuple[Estimate, None]:
         return Estimate(b - factor * a, b - factor * a, b - factor * a), None
 
-    return Evidence(apart, _quotient(a, b))
+    return ChangeEvidence(apart, _quotient(a, b))
 
 
-def over_processes(a: Floats, b: Floats, own: float | None = None) -> Evidence:
+def over_processes(a: Floats, b: Floats, own: float | None = None) -> ChangeEvidence:
     """Return the evidence of the figures of single processes.
 
     Args:
@@ -352,7 +352,7 @@ def over_processes(a: Floats, b: Floats, own: float | None = None) -> Evidence:
     """
     mean, count = float(a.mean()), min(len(a), len(b))
     if own is None:
-        return Evidence(
+        return ChangeEvidence(
             lambda factor, confidence: (welch(a, b, factor, confidence), None),
             _quotient(mean, float(b.mean())),
             processes=count,
@@ -361,7 +361,7 @@ def over_processes(a: Floats, b: Floats, own: float | None = None) -> Evidence:
     def apart(factor: float, confidence: float) -> tuple[Estimate, None]:
         return welch(a, b, 1.0, confidence).map(lambda value: value - (factor - 1) * own), None
 
-    return Evidence(apart, 1 + _quotient(own, float(b.mean()) - mean), processes=count)
+    return ChangeEvidence(apart, 1 + _quotient(own, float(b.mean()) - mean), processes=count)
 
 
 def _quotient(a: float, b: float) -> float:
@@ -375,7 +375,7 @@ def _by_process(rows: Sequence[Row], read: Callable[[Row], float | None]) -> Flo
     return np.asarray(known if len(known) == len(values) else [], dtype=np.float64)
 
 
-def _by_query(a: Row, b: Row, values: tuple[PerQuery | None, PerQuery | None], metric: str) -> Evidence | str:
+def _by_query(a: Row, b: Row, values: tuple[PerQuery | None, PerQuery | None], metric: str) -> ChangeEvidence | str:
     """Return the paired differences over queries, and for latency also over processes."""
     is_latency = metric == LATENCY
     columns = comparison.aligned(*values, lambda own: own.latency_s if is_latency else own.measures.get(metric))
@@ -386,7 +386,7 @@ def _by_query(a: Row, b: Row, values: tuple[PerQuery | None, PerQuery | None], m
     return of_measure(*columns)
 
 
-def of_measure(a: Floats, b: Floats) -> Evidence:
+def of_measure(a: Floats, b: Floats) -> ChangeEvidence:
     """Return the evidence of a measure, by the test of :mod:`harness.analysis.significance`.
 
     Args:
@@ -400,18 +400,18 @@ def of_measure(a: Floats, b: Floats) -> Evidence:
         (tested,) = significance.paired([b - factor * a], draws=draws, levels=[level])
         return tested.interval, None
 
-    return Evidence(apart, _quotient(float(a.mean()), float(b.mean())), len(a))
+    return ChangeEvidence(apart, _quotient(float(a.mean()), float(b.mean())), len(a))
 
 
-def of_latencies(latencies: Latencies, processes: int) -> Evidence:
+def of_latencies(latencies: Latencies, processes: int) -> ChangeEvidence:
     """Return the evidence of latencies of the same queries, in some processes each."""
     ratio = _quotient(float(latencies.a.mean()), float(latencies.b.mean()))
-    return Evidence(
+    return ChangeEvidence(
         lambda factor, confidence: latencies.apart(1 - confidence, factor), ratio, len(latencies.a), processes
     )
 
 
-def _change(evidence: Evidence, condition: Condition) -> Estimate:
+def _change(evidence: ChangeEvidence, condition: ChangeLimit) -> Estimate:
     """Return the change of B against A, relative where the condition is."""
 
     def gap(factor: float) -> Estimate:
@@ -424,7 +424,7 @@ def _change(evidence: Evidence, condition: Condition) -> Estimate:
     return quotient(evidence.ratio, evidence.ratio, gap).map(lambda ratio: ratio - 1)
 
 
-def _needed(evidence: Evidence, condition: Condition, level: float) -> tuple[int | None, int | None]:
+def _needed(evidence: ChangeEvidence, condition: ChangeLimit, level: float) -> tuple[int | None, int | None]:
     """Return the processes, and the queries, that would decide a change of this size; ``None``: no more of them.
 
     Reaches shrink with the root of the number.  A process is easier to add than a query, so processes are tried first.

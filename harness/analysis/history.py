@@ -20,7 +20,7 @@ from harness.results.reader import StoredJob
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class DatedResults:
     """Results of one commit or date.
 
     ``work_s`` has the seconds that fixed processor work took around the trials of a row, by its ``per_query_key``.
@@ -82,7 +82,7 @@ def work_s(jobs: Iterable[StoredJob], rows: Iterable[Row]) -> dict[str, float]:
 
 
 def series(
-    snapshots: Iterable[Snapshot], read: Callable[[Row], Estimate], varies: Varies, *, scaled: bool = False
+    snapshots: Iterable[DatedResults], read: Callable[[Row], Estimate], varies: Varies, *, scaled: bool = False
 ) -> tuple[Series, ...]:
     """Return the series of a figure: by cell, by rows that may be compared, and by processor if it depends on one.
 

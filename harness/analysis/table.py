@@ -134,7 +134,7 @@ class Machine:
 
     @property
     def processor(self) -> str:
-        """What its times depend on: the processor, GPUs, and the type in the cloud."""
+        """The processor, the GPUs, and the type in the cloud, which times depend on."""
         return " ".join(str(name) for name in (self.cpu_model, *self.gpu_models, self.instance_type) if name)
 
 

@@ -11,7 +11,7 @@ import click
 
 from harness.analysis import history as histories
 from harness.analysis.axes import cell_of
-from harness.analysis.history import Snapshot
+from harness.analysis.history import DatedResults
 from harness.cli.lines import say
 from harness.cli.locations import mirrored, readable
 from harness.cli.options import cache_option, only_option, price_options, results_path
@@ -78,7 +78,7 @@ def history(
     if scaled and (figure.unit not in ("s", "ms") or figure.varies is Varies.BUILD):
         raise UsageError(f"--scaled scales times of queries, and {figure.alias} is not one; leave it out")
     snapshots = [
-        Snapshot(
+        DatedResults(
             label,
             rows := [row for row in table.rows if only is None or matches(cell_of(row), only)],
             histories.work_s(reader.read_jobs(own.results), rows) if scaled else {},
@@ -95,7 +95,7 @@ def history(
         folder.mkdir(parents=True, exist_ok=True)
         for file, text in otava.files_of(found).items():
             write(folder / file, text)
-        say(f"in {folder}: otava analyze series-0 --since 1970-01-01 --config-file {otava.CONFIG}")
+        say(f"written: {folder}; Apache Otava reads {otava.CONFIG} there")
         return
     found = otava.with_changes(found)
     if folder is None:

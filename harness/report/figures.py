@@ -225,6 +225,11 @@ def amount(
     return figure_of(name, unit, meaning, read or name, scale, varies=varies, places=DATA)
 
 
+# A number for programs that never varies, and one that each build of an index gives anew.
+fixed = functools.partial(amount, varies=Varies.NOTHING)
+built = functools.partial(amount, varies=Varies.BUILD)
+
+
 def count_of(name: str, unit: str, meaning: str, read: str = "") -> Figure:
     """Return a whole number for programs."""
     return fact(name, meaning, read, Kind.COUNT, unit)

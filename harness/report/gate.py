@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from harness.analysis.gate import Answer, Checked, Condition
+from harness.analysis.gate import Answer, ChangeLimit, Checked
 from harness.analysis.paired_differences import LATENCY
 from harness.analysis.table import Table
 from harness.errors import UsageError, counted, nearest_or_known
@@ -110,7 +110,7 @@ def parse(text: str) -> Wish:
     return Wish(text, canonical(found["figure"]), found["sign"] == ">", float(found["change"]), found["unit"])
 
 
-def conditions(wishes: Sequence[Wish], table: Table) -> tuple[Condition, ...]:
+def conditions(wishes: Sequence[Wish], table: Table) -> tuple[ChangeLimit, ...]:
     """Return the conditions with the figures that they name.
 
     Raises:
@@ -119,7 +119,7 @@ def conditions(wishes: Sequence[Wish], table: Table) -> tuple[Condition, ...]:
     return tuple(_condition(wish, table) for wish in wishes)
 
 
-def _condition(wish: Wish, table: Table) -> Condition:
+def _condition(wish: Wish, table: Table) -> ChangeLimit:
     try:
         figure = figure_named(wish.figure, table)
     except UsageError as error:
@@ -130,7 +130,7 @@ def _condition(wish: Wish, table: Table) -> Condition:
         raise UsageError(f"--fail-if {wish.text!r}: {figure.alias} {has}; write the change in it, or in %")
     by_query = LATENCY if figure.alias == LATENCY else figure.name if figure.name in table.measures else None
     scale = 1e3 if by_query == LATENCY else 1.0  # values by query are in seconds
-    return Condition(
+    return ChangeLimit(
         figure.alias,
         figure.unit,
         wish.change / (100 if relative else scale),
@@ -207,18 +207,18 @@ def _section(checked: Sequence[Checked], code: int, notes: Sequence[str], escape
     )
 
 
-def _unit(condition: Condition) -> str:
+def _unit(condition: ChangeLimit) -> str:
     return f", {condition.unit}" if condition.unit else ""
 
 
-def _signed(value: float, condition: Condition) -> str:
+def _signed(value: float, condition: ChangeLimit) -> str:
     """Return a change with its sign: ``+5 %``, ``-0.01``."""
     if condition.relative:
         return f"{value * 100:+.3g} %"
-    return f"{_shown(value, condition):+.3g}"
+    return f"{_in_unit(value, condition):+.3g}"
 
 
-def _shown(value: float, condition: Condition) -> float:
+def _in_unit(value: float, condition: ChangeLimit) -> float:
     """Return an absolute change in the unit of the figure."""
     return value * 1e3 if condition.by_query == LATENCY else value
 
@@ -234,7 +234,7 @@ def change(item: Checked) -> str:
     return _signed(found.value, condition) + ends
 
 
-def limit(condition: Condition) -> str:
+def limit(condition: ChangeLimit) -> str:
     """Return the limit, for people."""
     return f"at {'most' if condition.more else 'least'} {_signed(condition.change, condition)}"
 
@@ -251,7 +251,7 @@ def remark(item: Checked) -> str | None:
 
 
 def _content(item: Checked) -> dict[str, Any]:
-    condition, scale = item.condition, 1.0 if item.condition.relative else _shown(1.0, item.condition)
+    condition, scale = item.condition, 1.0 if item.condition.relative else _in_unit(1.0, item.condition)
     found = item.change.map(lambda value: value * scale)
     return {
         "answer": item.answer.value,

@@ -35,7 +35,7 @@ Changes = Mapping[int, float]
 
 @dataclass(frozen=True)
 class History:
-    """The series of a figure, with the points of change of each; ``None``: nobody looked for them."""
+    """The series of a figure, with the points of change of each; ``None``: Otava was not there to find them."""
 
     figure: Figure
     series: tuple[Series, ...]

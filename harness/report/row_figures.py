@@ -26,9 +26,11 @@ from harness.report.figures import (
     Place,
     Prices,
     amount,
+    built,
     count_of,
     fact,
     figure_of,
+    fixed,
 )
 from harness.report.hardware import other_machine_mark
 from harness.report.stage_figures import COUNTS, DETAIL, LIKE, of_count, of_selectivity, second_stage, share_of
@@ -54,11 +56,9 @@ def _latency(name: str, meaning: str, field: str, **more: Any) -> Figure:
     return figure_of(name, "ms", f"latency: {meaning} timed queries", field, 1e3, **(fixed | more))
 
 
-_MEMORY: dict[str, Any] = {"told": "Memory", "method": notes.MEMORY_METHOD, "varies": Varies.PROCESS}
-
-
 def _memory(name: str, meaning: str, field: str, **more: Any) -> Figure:
-    return figure_of(name, "MiB", meaning, field, 1 / MIB, **(_MEMORY | more))
+    more = {"told": "Memory", "method": notes.MEMORY_METHOD, "varies": Varies.PROCESS} | more
+    return figure_of(name, "MiB", meaning, field, 1 / MIB, **more)
 
 
 def _measure(name: str) -> Figure:
@@ -203,7 +203,7 @@ FIXED: dict[str, tuple[Figure, ...]] = {
         fact("system", "name of the system"),
         fact("hardware_profile", "limits of CPUs, memory and GPUs", "profile"),
         fact("instance_type", "instance type that prices the row", "price.instance_type"),
-        amount("price_usd_per_hour", "US$/hour", "price of that type", "price.usd_per_hour", varies=Varies.NOTHING),
+        fixed("price_usd_per_hour", "US$/hour", "price of that type", "price.usd_per_hour"),
         fact("price_date", "date of that price", "price.date", Kind.DATE),
     ),
     "times": (
@@ -267,8 +267,8 @@ FIXED: dict[str, tuple[Figure, ...]] = {
             "cpu_per_query_ms", "ms", "CPU time of a query, all threads together, less harness's own where known",
             "cpu.of_system_s", 1e3,
             interval="95 % interval, for fresh processes", bounds="95 %", short="cpu", label="CPU time of a query",
-            varies=Varies.CPU,
             header="CPU ms per query (95 %)", optional=True, told="CPU time", method=notes.CPU_METHOD,
+            varies=Varies.CPU,
         ),
         figure_of(
             "client_ms", "ms", "client's and network's part of a service's latency: that of null-service",
@@ -323,27 +323,18 @@ FIXED: dict[str, tuple[Figure, ...]] = {
         fact("energy_source", "what of the energy behind the CO2e was measured, and what estimated", "carbon.source"),
         fact("carbon_date", "date of the factors of that estimate", "carbon.date", Kind.DATE),
         fact("carbon_grid", "region of the electricity, or the number that was given", "carbon.grid"),
-        amount(
-            "carbon_grams_per_kwh", "g", "CO2e of a kWh there", "carbon.grams_per_kwh", varies=Varies.NOTHING
-        ),
+        fixed("carbon_grams_per_kwh", "g", "CO2e of a kWh there", "carbon.grams_per_kwh"),
     ),
     "tokens": (
         fact("token_model", "language model whose token prices the system names"),
-        amount(
-            "token_usd_in", "US$", "price of a million prompt tokens", "cost.token_price.usd_per_million_in",
-            varies=Varies.NOTHING,
-        ),
-        amount(
-            "token_usd_out", "US$", "price of a million completed tokens", "cost.token_price.usd_per_million_out",
-            varies=Varies.NOTHING,
-        ),
+        fixed("token_usd_in", "US$", "price of a million prompt tokens", "cost.token_price.usd_per_million_in"),
+        fixed("token_usd_out", "US$", "price of a million completed tokens", "cost.token_price.usd_per_million_out"),
         fact("token_price_date", "date of those prices", "cost.token_price.date", Kind.DATE),
         figure_of(
             "usd_tokens_per_million_queries", "US$",
             "tokens of a million queries at list price, added to the cost of the instance", "cost.tokens",
             short="token_price", label="tokens of a million queries", optional=True, varies=Varies.NOTHING,
-            told="Token prices",
-            header="US$ per million queries, tokens", prices=Prices.OTHER, remark=_token_price,
+            header="US$ per million queries, tokens", prices=Prices.OTHER, remark=_token_price, told="Token prices",
             method=f"{token_prices.FORMULA}; at list prices, without cache or batch discount.",
             screen=FirstScreen("tokens US$/1M", dropped=8), places=FIRST,
         ),
@@ -366,10 +357,7 @@ FIXED: dict[str, tuple[Figure, ...]] = {
         count_of("queries", "queries", "timed queries, each once per trial"),
         count_of("trials", "trials", "passes over the queries, in all jobs together"),
         count_of("queries_judged", "queries", "judged queries, which the measures are over", "judged.queries"),
-        amount(
-            "unjudged_share", "fraction", "share of unjudged documents among the first hits", "judged.unjudged_share",
-            varies=Varies.NOTHING,
-        ),
+        fixed("unjudged_share", "fraction", "share of unjudged documents in the first hits", "judged.unjudged_share"),
         count_of("unjudged_depth", "hits", "number of first hits for unjudged_share", "judged.unjudged_depth"),
         fact("rejudged", "judgements, where not the stored ones", lambda row: "; ".join(row.judged.rejudged) or None),
         count_of("jobs", "jobs", "fresh processes pooled in the row"),
@@ -410,14 +398,8 @@ FIXED: dict[str, tuple[Figure, ...]] = {
             "index_build_s", "s", "time to build the index", "index.build_s",
             label="index build", optional=True, varies=Varies.BUILD, cell=_build_time_cell, places=DATA | {Place.WIDE},
         ),
-        amount(
-            "index_build_cpu_s", "s", "CPU time of the build, of a service its server's", "index.cpu_s",
-            varies=Varies.BUILD,
-        ),
-        amount(
-            "index_build_client_cpu_s", "s", "CPU time of a service's client in the build", "index.client_cpu_s",
-            varies=Varies.BUILD,
-        ),
+        built("index_build_cpu_s", "s", "CPU time of the build, of a service its server's", "index.cpu_s"),
+        built("index_build_client_cpu_s", "s", "CPU time of a service's client in the build", "index.client_cpu_s"),
         fact("index_build_profile", "limits during the build", "index.envelope.name"),
         fact(
             "build_validity", "validity of that time: clean, noisy, invalid, unknown",
@@ -431,10 +413,7 @@ FIXED: dict[str, tuple[Figure, ...]] = {
         fact("build_measured_cpu", "CPU model of that machine", "index.machine.cpu_model"),
         count_of("corpus_documents", "documents", "documents in the index", "index.documents"),
         fact("build_instance_type", "instance type that prices the build", "cost.build_price.instance_type"),
-        amount(
-            "build_price_usd_per_hour", "US$/hour", "price of that type", "cost.build_price.usd_per_hour",
-            varies=Varies.NOTHING,
-        ),
+        fixed("build_price_usd_per_hour", "US$/hour", "price of that type", "cost.build_price.usd_per_hour"),
         figure_of(
             "usd_build_per_million_documents", "US$", "cost of indexing a million documents",
             "cost.build",
@@ -451,23 +430,17 @@ FIXED: dict[str, tuple[Figure, ...]] = {
         ),
         fact("price_term", "price term: on-demand, reserved-1y, reserved-3y, spot", "price.term"),
         fact("published_type", "published rows: instance type in the paper"),
-        amount(
-            "memory_limit_mib", "MiB", "limit of the job's memory",
-            _limit("memory_limit_bytes"), 1 / MIB, Varies.NOTHING,
-        ),
-        amount(
+        fixed("memory_limit_mib", "MiB", "limit of the job's memory", _limit("memory_limit_bytes"), 1 / MIB),
+        fixed(
             "profile_memory_mib", "MiB", "memory that the profile asks for; the limit is less on a whole machine",
-            _limit("memory_bytes"), 1 / MIB, Varies.NOTHING,
+            _limit("memory_bytes"), 1 / MIB,
         ),
         fact(
             "price_basis",
             "why that type prices the row: published, measured (it measured the row), told, substitute, cheapest",
             row_pricing.basis,
         ),
-        fact(
-            "price_substitutes", "type without a price at that date, which instance_type replaces",
-            "price.substitutes",
-        ),
+        fact("price_substitutes", "type without a price at that date; instance_type replaces it", "price.substitutes"),
     ),
     "evidence": (
         fact("instance_architecture", "architecture of the instance type", "price.architecture"),

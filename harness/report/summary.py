@@ -559,9 +559,8 @@ def _filled_by(row: Row, reason: str) -> str:
     """Return what would remove the reason of a missing number; empty: not known."""
     if reason in map(estimate.too_few_processes, range(estimate.MIN_PROCESSES)):
         return causes.MORE_PROCESSES
-    queries = row.queries or 0
-    least = {estimate.interval_of_too_few(floor, queries) for floor in _LEAST_QUERIES}
-    few = least | {estimate.percentile_of_too_few(name, queries) for name in estimate.MIN_QUERIES}
+    least = {estimate.interval_of_too_few(floor, row.queries or 0) for floor in _LEAST_QUERIES}
+    few = least | {estimate.percentile_of_too_few(name, row.queries or 0) for name in estimate.MIN_QUERIES}
     return causes.MORE_QUERIES if reason in few else ""
 
 
@@ -597,6 +596,5 @@ def nothing_measured(rows: Sequence[Row]) -> str | None:
         return None
     ends = Counter(row.outcome.value.replace("_", " ") for row in systems)
     counts = ", ".join(f"{count} {end}" for end, count in ends.items())
-    reasons = {row.detail for row in systems}
-    why = next(iter(reasons)) if len(reasons) == 1 else None
-    return f"nothing could be measured: {counts}{f': {why}' if why else ''}; choose other hardware, or fix the systems"
+    why = f": {systems[0].detail}" if len({row.detail for row in systems}) == 1 and systems[0].detail else ""
+    return f"nothing could be measured: {counts}{why}; choose other hardware, or fix the systems"

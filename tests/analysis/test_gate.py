@@ -12,7 +12,7 @@ import pytest
 
 from harness.analysis import gate
 from harness.analysis.evaluate_job import JobEvaluator
-from harness.analysis.gate import Answer, Checked, Condition, Pair
+from harness.analysis.gate import Answer, ChangeLimit, Checked, Pair
 from harness.analysis.paired_differences import LATENCY, Latencies, welch
 from harness.analysis.rows import build_rows
 from harness.analysis.table import Cause, Finding, Validity
@@ -26,9 +26,9 @@ from tests.support.stored_jobs import Maker, samples
 FIVE = (10.0, 10.2, 9.8, 10.1, 9.9)
 
 
-def condition(change: float = 0.05, varies: Varies = Varies.CPU, **changes: Any) -> Condition:
+def condition(change: float = 0.05, varies: Varies = Varies.CPU, **changes: Any) -> ChangeLimit:
     """Return the condition that peak memory, which stands for any figure here, rises by more than 5 %."""
-    made = Condition("figure", "ms", change, True, True, lambda row: row.resources.peak_anon_bytes, varies)
+    made = ChangeLimit("figure", "ms", change, True, True, lambda row: row.resources.peak_anon_bytes, varies)
     return replace(made, **changes)
 
 
@@ -39,7 +39,7 @@ def pair(a: Sequence[float] = FIVE, b: Sequence[float] = FIVE, **of_b: Any) -> P
     return Pair(whole[0], sample_records.row_with(whole[1], **of_b), (rows[0], rows[1]))
 
 
-def answer(made: Pair, wanted: Condition, family: int = 1) -> Checked:
+def answer(made: Pair, wanted: ChangeLimit, family: int = 1) -> Checked:
     """Return the answer to the first of some conditions that are answered together."""
     return gate.check([made], [wanted] * family)[0]
 
@@ -121,7 +121,7 @@ def test_a_measure_is_paired_by_query() -> None:
     before = rng.uniform(0, 1, 100)
     queries = tuple(f"q{n:03}" for n in range(100))
 
-    def found(change: float, limit: Condition) -> Answer:
+    def found(change: float, limit: ChangeLimit) -> Answer:
         after = before + change + rng.normal(0, 0.01, 100)
         measured = tuple(PerQuery("key", queries, np.ones(100), {"nDCG@10": values}) for values in (before, after))
         return answer(replace(pair(), values=measured), limit).answer
@@ -162,7 +162,7 @@ def test_a_constant_that_is_not_the_system_s_own_adds_no_certainty() -> None:
     raw = times(2.0)  # half of it is harness's
     made = pair(raw, tuple(value + 0.6 for value in raw))
     row = sample_records.row(peak_anon_bytes=10.0)
-    tested = condition(read=lambda row: 10.0, raw=lambda row: row.resources.peak_anon_bytes)
+    tested = condition(read=lambda row: 10.0, with_constant=lambda row: row.resources.peak_anon_bytes)
     found = answer(replace(made, a=row), tested)
     assert (found.answer, found.change.value) == (Answer.CANNOT_TELL, pytest.approx(0.06))
     assert found.change.high - found.change.low == pytest.approx(2 * (0.06 - found.change.low))

@@ -51,6 +51,7 @@ OWN = {
     "aws/batch/suite_stack": "a template of harness",
     "aws/clients": "the name of this machine's owner",
     "aws/ec2/user_data": "a shipped script",
+    "report/otava": "the answer of a program that this user has installed",
     "remote/shared_folder": "bytes that `records of workers` and `archives` parse",
     "remote/bundle": "files that go to workers, unread",
     "remote/shipment": "archives, which `archives` covers, and what this machine has written",
