@@ -14,7 +14,7 @@ import re
 import stat
 import tomllib
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -302,6 +302,26 @@ def bounded_lines(file: IO[bytes], max_bytes: int) -> Iterator[bytes]:
         yield line
         if not line.endswith(b"\n"):
             return
+
+
+def read_fields(path: Path, keep: Callable[[list[str]], None], max_line_bytes: int, max_lines: int) -> None:
+    """Give the tab-separated fields of each line of a gzipped file to ``keep``, which refuses them by ValueError.
+
+    Raises:
+        FileError: the file is missing or damaged; names the line.
+    """
+    number = 0
+    try:
+        with open_regular(path, MAX_FILE_BYTES) as file:
+            for line in bounded_lines(unpacked(file), max_line_bytes):
+                number += 1
+                if number > max_lines:
+                    raise ValueError(f"more than {max_lines:,} lines make no sense")
+                keep(line.decode("utf-8").rstrip("\n").split("\t"))
+    except FileNotFoundError:
+        raise FileError(f"{path}: this file does not exist; measure again or restore it") from None
+    except (OSError, EOFError, zlib.error, ValueError) as error:
+        raise FileError(f"{path}:{number}: damaged: {reason_of(error)}; restore it or measure again") from error
 
 
 LAST_BYTES = 4096  # of a log that are searched for its last words

@@ -30,7 +30,7 @@ from harness.results.reader import StoredJob
 from harness.results.schema import NULL_SYSTEMS
 from harness.stats import Floats
 
-# Exit code where nothing is worse and something cannot be told.
+# Exit code where nothing is worse and something cannot be decided.
 CANNOT_TELL = 3
 # More trials or queries than this many times those measured are not worth a number.
 _MOST_TIMES = 100
@@ -208,7 +208,7 @@ def check(pairs: Sequence[Pair], conditions: Sequence[ChangeLimit]) -> tuple[Che
 
 
 def exit_code(checked: Iterable[Checked]) -> int:
-    """Return 1 if something is worse, else ``CANNOT_TELL`` if something cannot be told, else 0."""
+    """Return 1 if something is worse, else ``CANNOT_TELL`` if something cannot be decided, else 0."""
     answers = {item.answer for item in checked}
     return 1 if Answer.WORSE in answers else CANNOT_TELL if Answer.CANNOT_TELL in answers else 0
 
@@ -279,7 +279,7 @@ def decide(found: Checked, evidence: ChangeEvidence, family: int) -> Checked:
     if beyond.low > 0:
         reason = f"beyond the limit if tested alone, not among {family} conditions"
     elif processes is None and queries is None:
-        reason = f"too close to the limit: more than {_MOST_TIMES} times as many trials"
+        reason = f"too close to the limit: it would take more than {_MOST_TIMES} times as many trials"
     return replace(found, reason=reason, processes=processes, queries=queries)
 
 

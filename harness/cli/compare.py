@@ -211,13 +211,13 @@ def _sides(
 
 def _gate(limits: Sequence[str], sides: _Sides, untold: str | None, destination: Destination) -> int:
     """Show an answer for each condition and pair of rows, and return the exit code."""
-    wishes = [parse(limit) for limit in limits]
-    if measures := [wish.figure for wish in wishes if is_measure(wish.figure)]:
+    written = [parse(limit) for limit in limits]
+    if measures := [each.figure for each in written if is_measure(each.figure)]:
         known = sides.a.measures or results_folder.suite_measures(sides.a.results)
         a = replace(sides.a, measures=tuple(dict.fromkeys((*known, *measures))))
         sides = replace(sides, a=a, b=a if sides.b is sides.a else sides.b)
     table = sides.found_a.table
-    wanted = conditions(wishes, table)
+    wanted = conditions(written, table)
     pairs = sides.pairs()
     alone: tuple[dict[str, tuple[Row, ...]], ...] = ({}, {})
     if any(condition.by_process for condition in wanted):

@@ -67,7 +67,9 @@ def history(
     names, and the order of their jobs' dates.  What another CPU measured is another series.  Where Apache Otava is
     installed, it says where the mean changed; --format otava writes its files.
     """
-    folder = destination.folder if destination.form in (*PICTURES, "otava") else None
+    folder = destination.folder if destination.form in PICTURES else destination.output
+    if destination.form == "otava" and folder is None:
+        raise UsageError("--format otava writes several files; name a folder for them with -o")
     name = canonical(name)
     if is_measure(name):
         stored = replace(stored, measures=(*stored.measures, name))
@@ -90,17 +92,16 @@ def history(
         raise UsageError(f"--only {only!r} matches no row; see `harness report`")
     notes = dict.fromkeys(note for table in read for note in table.unreadable)
     found = History(figure, series, notes=tuple(notes))
-    if destination.form == "otava":
-        assert folder is not None
+    if destination.form == "otava" and folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         for file, text in otava.files_of(found).items():
             write(folder / file, text)
         say(f"written: {folder}; Apache Otava reads {otava.CONFIG} there")
         return
     found = otava.with_changes(found)
-    if folder is None:
+    if destination.form not in PICTURES:
         destination.show_report(history_document(found))
-    else:
+    elif folder is not None:
         from harness.report.plots import history as plots  # late: matplotlib
 
         show_pictures(plots.write_pictures(found, folder, destination.form), ())

@@ -10,16 +10,13 @@ have a line too: the mean over languages needs all of them.
 from __future__ import annotations
 
 import math
-import zlib
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from harness.compression import unpacked
-from harness.errors import FileError
-from harness.untrusted import MAX_FILE_BYTES, bounded_lines, open_regular, reason_of, whole_number
+from harness.untrusted import read_fields, whole_number
 
 # Splitting a text into tokens takes a millisecond, so a query's first tokens alone are searched, at most for R@10kt.
 MAX_TOKENS = 10_000
@@ -106,22 +103,16 @@ def render_depths(depths: AnswerDepths) -> bytes:
 def read_depths(path: Path) -> dict[str, AnswerDepth]:
     """Read a gzipped file of :func:`render_depths`; raise FileError with file and line if it is damaged."""
     depths: dict[str, AnswerDepth] = {}
-    number = 0
-    try:
-        with open_regular(path, MAX_FILE_BYTES) as file:
-            for line in bounded_lines(unpacked(file), _MAX_LINE_BYTES):
-                number += 1
-                if number > _MAX_LINES:
-                    raise ValueError(f"more than {_MAX_LINES:,} lines make no sense")
-                query, found, tokens, *language = line.decode("utf-8").rstrip("\n").split("\t")
-                depth = AnswerDepth(None if found == "-" else whole_number(found), whole_number(tokens), *language[:1])
-                depths[query] = depth
-                if len(language) > 1:
-                    raise ValueError("more than four fields")
-                if not 0 <= (depth.found or 0) <= depth.tokens:
-                    raise ValueError("found beyond its tokens")
-    except FileNotFoundError:
-        raise FileError(f"{path}: this file does not exist; measure again or restore it") from None
-    except (OSError, EOFError, zlib.error, ValueError) as error:
-        raise FileError(f"{path}:{number}: damaged: {reason_of(error)}; restore it or measure again") from error
+
+    def keep(fields: list[str]) -> None:
+        query, found, tokens, *language = fields
+        depths[query] = depth = AnswerDepth(
+            None if found == "-" else whole_number(found), whole_number(tokens), *language[:1]
+        )
+        if len(language) > 1:
+            raise ValueError("more than four fields")
+        if not 0 <= (depth.found or 0) <= depth.tokens:
+            raise ValueError("found beyond its tokens")
+
+    read_fields(path, keep, _MAX_LINE_BYTES, _MAX_LINES)
     return depths

@@ -31,10 +31,6 @@ from harness.report.figures import Figure
 
 # Version of the JSON.
 GATE_VERSION = 1
-_COLUMNS = (
-    *("answer", "row_a", "row_b", "figure", "unit", "a", "b", "change", "change_low", "change_high"),
-    *("limit", "relative", "fails_if", "reason", "trials_needed", "queries_needed"),
-)
 # Lines below the table, besides the two that always are there.
 _MOST_NOTES = 3
 _CONDITION = re.compile(
@@ -53,7 +49,7 @@ METHOD = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Wish:
+class WrittenCondition:
     """A condition as it is written, before it is known which figures the rows have."""
 
     text: str
@@ -98,7 +94,7 @@ def names_of(figure: Figure) -> tuple[str, ...]:
     return figure.name, figure.alias, figure.title, *((f"{figure.alias}_{unit}",) if unit else ())
 
 
-def parse(text: str) -> Wish:
+def parse(text: str) -> WrittenCondition:
     """Read a condition.
 
     Raises:
@@ -107,35 +103,37 @@ def parse(text: str) -> Wish:
     found = _CONDITION.fullmatch(text.strip())
     if found is None:
         raise UsageError(f"--fail-if {text!r} is not a condition; {_FORM}")
-    return Wish(text, canonical(found["figure"]), found["sign"] == ">", float(found["change"]), found["unit"])
+    return WrittenCondition(
+        text, canonical(found["figure"]), found["sign"] == ">", float(found["change"]), found["unit"]
+    )
 
 
-def conditions(wishes: Sequence[Wish], table: Table) -> tuple[ChangeLimit, ...]:
+def conditions(written: Sequence[WrittenCondition], table: Table) -> tuple[ChangeLimit, ...]:
     """Return the conditions with the figures that they name.
 
     Raises:
         UsageError: rows have no such figure, or it has another unit.
     """
-    return tuple(_condition(wish, table) for wish in wishes)
+    return tuple(_condition(each, table) for each in written)
 
 
-def _condition(wish: Wish, table: Table) -> ChangeLimit:
+def _condition(each: WrittenCondition, table: Table) -> ChangeLimit:
     try:
-        figure = figure_named(wish.figure, table)
+        figure = figure_named(each.figure, table)
     except UsageError as error:
-        raise UsageError(f"--fail-if {wish.text!r}: {error}") from error
-    relative = wish.unit == "%"
-    if wish.unit not in ("", "%", figure.unit):
+        raise UsageError(f"--fail-if {each.text!r}: {error}") from error
+    relative = each.unit == "%"
+    if each.unit not in ("", "%", figure.unit):
         has = f"is in {figure.unit}" if figure.unit else "has no unit"
-        raise UsageError(f"--fail-if {wish.text!r}: {figure.alias} {has}; write the change in it, or in %")
+        raise UsageError(f"--fail-if {each.text!r}: {figure.alias} {has}; write the change in it, or in %")
     by_query = LATENCY if figure.alias == LATENCY else figure.name if figure.name in table.measures else None
     scale = 1e3 if by_query == LATENCY else 1.0  # values by query are in seconds
     return ChangeLimit(
         figure.alias,
         figure.unit,
-        wish.change / (100 if relative else scale),
+        each.change / (100 if relative else scale),
         relative,
-        wish.more,
+        each.more,
         lambda row: _numeric(figure.value(row)),
         figure.varies,
         by_query,
@@ -155,20 +153,21 @@ def gate_document(checked: Sequence[Checked], code: int, notes: Sequence[str] = 
     """Return the document of answers, the worst first.
 
     Args:
-        checked: the answers.
+        checked: the answers, at least one.
         code: the exit code that follows from them.
         notes: on all of them.
     """
     order = list(Answer)
     ranked = sorted(checked, key=lambda item: order.index(item.answer))
+    records = [_content(item) for item in ranked]
     return ReportDocument(
         sections=lambda escape: (_section(ranked, code, (*map(escape, notes), *METHOD), escape),),
-        lines=lambda: lines_of_records(map(_content, ranked), _COLUMNS),
+        lines=lambda: lines_of_records(records, [*records[0]]),
         content=lambda: {
             "gate_version": GATE_VERSION,
             "exit_code": code,
             "notes": list(notes),
-            "checked": [_content(item) for item in ranked],
+            "checked": records,
         },
         answer=lambda escape: (_section(ranked, code, at_most([*map(escape, notes)], _MOST_NOTES), escape),),
         plain=True,

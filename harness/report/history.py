@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from harness.analysis.history import Point, Series
 from harness.report.document import (
@@ -21,16 +20,12 @@ from harness.report.figures import Figure
 
 # Version of the JSON.
 HISTORY_VERSION = 1
-_COLUMNS = (
-    *("system", "dataset", "scenario", "hardware_profile", "machine", "results", "started_at", "figure", "unit"),
-    *("value", "value_low", "value_high", "change", "change_point", "scale", "validity", "reason"),
-)
 # Points of a series that the first screen shows: the newest.
 _SHOWN = 10
 _INSTALL = "points of change are found where Apache Otava is installed: uv tool install apache-otava"
 
-# Points of change of a series, by the number of the point: by how much the mean changed there.
-Changes = Mapping[int, float]
+# Points of change of a series, by the number of the point: the share by which the mean changed (``None``: it was 0).
+Changes = Mapping[int, float | None]
 
 
 @dataclass(frozen=True)
@@ -44,11 +39,18 @@ class History:
 
 
 def history_document(found: History) -> ReportDocument:
-    """Return the document of a history."""
+    """Return the document of a history, which has a point at least."""
+    records = list(_records(found))
     return ReportDocument(
         sections=lambda escape: _sections(found, escape, None),
-        lines=lambda: lines_of_records(_records(found), _COLUMNS),
-        content=lambda: _content(found),
+        lines=lambda: lines_of_records(records, [*records[0]]),
+        content=lambda: {
+            "history_version": HISTORY_VERSION,
+            "figure": found.figure.name,
+            "notes": list(found.notes),
+            "change_points_by": None if found.changes is None else "Apache Otava",
+            "points": records,
+        },
         answer=lambda escape: _sections(found, escape, _SHOWN),
         plain=True,
     )
@@ -59,17 +61,9 @@ def _sections(found: History, escape: Escape, most: int | None) -> Iterator[Sect
     if any(point.scale is not None for each in found.series for point in each.points):
         notes.append("scaled: by the speed of fixed processor work, to the machine of the first point")
     for number, each in enumerate(found.series):
-        changes = found.changes[number] if found.changes is not None else {}
         points = list(enumerate(each.points))
         hidden = len(points) - most if most is not None and len(points) > most else 0
-        columns: list[GridColumn[tuple[int, Point]] | None] = [
-            ("date", False, lambda item: item[1].started_at[:16].replace("T", " ")),
-            ("results", False, lambda item: escape(item[1].label)),
-            (found.figure.wide_header, True, lambda item: found.figure.written(item[1].value)),
-            ("change", True, lambda item, own=each: _percent(own.change(item[0]))),  # type: ignore[misc]
-            ("the mean changed", True, lambda item, own=changes: _percent(own.get(item[0]))) if changes else None,  # type: ignore[misc]
-            ("", False, lambda item: escape(_remark(item[1]))),
-        ]
+        columns = _columns(found.figure, each, found.changes[number] if found.changes is not None else {}, escape)
         last = number == len(found.series) - 1
         more = [f"{hidden} earlier: --wide"] if hidden else []
         yield Section(
@@ -77,6 +71,20 @@ def _sections(found: History, escape: Escape, most: int | None) -> Iterator[Sect
             grids=(grid_of(points[hidden:], columns, keys=2),),
             notes=(*more, *(notes if last else ())),
         )
+
+
+def _columns(
+    figure: Figure, each: Series, changes: Changes, escape: Escape
+) -> list[GridColumn[tuple[int, Point]] | None]:
+    """Return the columns of a series, for its numbered points."""
+    return [
+        ("date", False, lambda item: item[1].started_at[:16].replace("T", " ")),
+        ("results", False, lambda item: escape(item[1].label)),
+        (figure.wide_header, True, lambda item: figure.written(item[1].value)),
+        ("change", True, lambda item: _percent(each.change(item[0]))),
+        ("the mean changed", True, lambda item: _percent(changes.get(item[0]))) if changes else None,
+        ("", False, lambda item: escape(_remark(item[1]))),
+    ]
 
 
 def series_name(each: Series) -> str:
@@ -121,13 +129,3 @@ def _records(found: History) -> Iterator[dict[str, Value]]:
                 "validity": point.validity,
                 "reason": point.value.reason,
             }
-
-
-def _content(found: History) -> dict[str, Any]:
-    return {
-        "history_version": HISTORY_VERSION,
-        "figure": found.figure.name,
-        "notes": list(found.notes),
-        "change_points_by": None if found.changes is None else "Apache Otava",
-        "points": list(_records(found)),
-    }

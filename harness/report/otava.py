@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 import shutil
 import subprocess
 import tempfile
@@ -91,9 +90,9 @@ def with_changes(found: History) -> History:
 def _changes(groups: Sequence[Mapping[str, Any]], each: Series) -> Changes:
     """Return the points of change of a series; Otava counts the points that have a value."""
     known = [number for number, point in enumerate(each.points) if point.value.value is not None]
-    found = {}
+    found: dict[int, float | None] = {}
     for group in groups:
         for change in group["changes"]:
             before, after = float(change["mean_before"]), float(change["mean_after"])
-            found[known[int(change["index"])]] = after / before - 1 if before else math.inf
+            found[known[int(change["index"])]] = after / before - 1 if before else None
     return found

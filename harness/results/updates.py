@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.compression import unpacked
 from harness.driver.output import ERROR, TIMED_OUT, UNSENT
 from harness.driver.update_plan import CHECK, DELETE, INSERT
-from harness.errors import FileError
-from harness.untrusted import MAX_FILE_BYTES, bounded_lines, open_regular, reason_of, whole_number
+from harness.untrusted import read_fields, whole_number
 
 _MAX_LINE_BYTES = 4096
 _MAX_LINES = 2_000_000
@@ -94,18 +91,7 @@ def read(path: Path) -> tuple[Update, ...]:
         FileError: it is damaged; names the file and the line.
     """
     updates: list[Update] = []
-    number = 0
-    try:
-        with open_regular(path, MAX_FILE_BYTES) as file:
-            for line in bounded_lines(unpacked(file), _MAX_LINE_BYTES):
-                number += 1
-                if number > _MAX_LINES:
-                    raise ValueError(f"more than {_MAX_LINES:,} lines make no sense")
-                updates.append(_update(line.decode("utf-8").rstrip("\n").split("\t")))
-    except FileNotFoundError:
-        raise FileError(f"{path}: this file does not exist; measure again or restore it") from None
-    except (OSError, EOFError, zlib.error, ValueError) as error:
-        raise FileError(f"{path}:{number}: damaged: {reason_of(error)}; restore it or measure again") from error
+    read_fields(path, lambda fields: updates.append(_update(fields)), _MAX_LINE_BYTES, _MAX_LINES)
     return tuple(updates)
 
 

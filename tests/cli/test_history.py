@@ -92,6 +92,24 @@ def test_a_mistake_is_one_line(harness: Call, given: list[str], said: str) -> No
     assert done.exit_code == 2 and said in done.stderr and done.stderr.count("\n") <= 3, done.output
 
 
+def test_a_mean_that_was_0_has_no_share(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Otava's answer is read whatever it holds: JSON has no word for an infinite change."""
+    program = tmp_path / "bin" / "otava"
+    program.parent.mkdir()
+    change = {"index": 4, "mean_before": "0.0", "mean_after": "2.4"}
+    program.write_text(f"#!/bin/sh\necho '{json.dumps({'series-0': [{'changes': [change]}]})}'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.chdir(tmp_path)
+    for number in range(5):
+        publisher.put(tmp_path / "results" / f"c{number}", Made("tantivy", 2.0, started=number))
+    found = json.loads(call("history", "results", "--format", "json").stdout)
+    assert found["change_points_by"] == "Apache Otava" and found["points"][4]["change_point"] is None
+    program.write_text("#!/bin/sh\necho '{\"series-0\": [{}]}'\n")
+    done = call("history", "results")
+    assert done.exit_code == 1 and "gave an answer of another form" in done.stderr and "Traceback" not in done.output
+
+
 def test_otava_s_files_have_a_test_for_each_series(harness: Call, tmp_path: Path) -> None:
     done = harness("history", "results", "--format", "otava", "-o", "otava")
     assert done.exit_code == 0, done.output
