@@ -22,6 +22,7 @@ from rich.table import Table
 
 from benchmarks.table import Line
 from harness.launch.images import assets, builder, catalog
+from tests.support.container_output import output_of
 
 ROOT = Path(__file__).resolve().parents[1]
 CACHE = Path(os.environ.get("HARNESS_CACHE", "~/.cache/ir-harness")).expanduser()
@@ -41,12 +42,12 @@ def main(documents: int) -> int:
             Path(name, "corpus.jsonl").write_text("".join(islice(lines, documents)), encoding="utf-8")
         mounts = {name: "/data", str(start): "/start", str(scifact): "/scifact"}
         mounts |= {str(ROOT / name): f"/src/{name}" for name in ("benchmarks", "checkpoints")}
-        output = client.containers.run(
+        output = output_of(
+            client,
             image.digest,
             ["-m", "benchmarks.colbert_inside", "/start", "/data/corpus.jsonl", "/scifact/queries.jsonl"],
             entrypoint=["python3"],
             working_dir="/src",
-            remove=True,
             network_mode="none",
             cpuset_cpus="0",
             environment={"OMP_NUM_THREADS": "1"},

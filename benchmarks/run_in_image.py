@@ -11,6 +11,7 @@ from typing import Any
 import docker
 
 from harness.launch.images import builder, catalog
+from tests.support.container_output import output_of
 
 CACHE = Path(os.environ.get("HARNESS_CACHE", "~/.cache/ir-harness")).expanduser()
 SCIFACT = Path(__file__).resolve().parents[1] / "datasets" / "scifact"
@@ -45,11 +46,11 @@ def printed_by(
             everything = {**files, "run.py": script.encode(), "params.json": json.dumps(declared.params).encode()}
             for name, content in everything.items():
                 (job / name).write_bytes(content)
-            output = client.containers.run(
+            output = output_of(
+                client,
                 image.digest,
                 ["/job/run.py"],
                 entrypoint=["python3"],
-                remove=True,
                 network_mode="none",
                 user="65532:65532",
                 cpuset_cpus=cpuset,
@@ -58,11 +59,11 @@ def printed_by(
                 volumes={str(job): {"bind": "/job", "mode": "ro"}, str(index): {"bind": "/index", "mode": "rw"}},
             )
             # The container's user owns the files in the folder.
-            client.containers.run(
+            output_of(
+                client,
                 image.digest,
                 ["-c", "rm -rf /index/* /index/.building"],
                 entrypoint=["sh"],
-                remove=True,
                 user="0",
                 volumes={str(index): {"bind": "/index", "mode": "rw"}},
             )

@@ -25,6 +25,7 @@ from harness.launch.images import catalog, platforms
 from harness.launch.images.systems import System
 from tests.checkpoints.conftest import CACHE, TEXTS
 from tests.support.chance import chance, drawn
+from tests.support.container_output import output_of
 
 pytestmark = pytest.mark.docker
 
@@ -121,7 +122,7 @@ def test_system_without_pytorch_where_it_needs_none_meets_the_contract(
     copy.write_text(file.read_text().replace("[search_params]\n", f"[search_params]\n{backend}"))
     monkeypatch.setenv("HARNESS_IMAGES", str(tmp_path / "images"))
     digests = _check(catalog.system(f"{name}-tiny"), tmp_path, folder / "models")
-    listed = [engine.containers.run(each, ["/opt/encoder"], entrypoint=["ls"], remove=True) for each in digests]
+    listed = [output_of(engine, each, ["/opt/encoder"], entrypoint=["ls"]) for each in digests]
     assert [each.split() for each in listed] == packages
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import docker
 
 from tests.images.inside import Warmth
+from tests.support.container_output import output_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -165,11 +166,11 @@ def make_models(client: docker.DockerClient, image: str, folder: Path, start: Pa
     """Small checkpoints: two random ones, and one that starts from a real encoder; made with the image's libraries."""
     folder.mkdir(exist_ok=True)
     folder.chmod(0o777)
-    client.containers.run(
+    output_of(
+        client,
         image,
         ["-c", MAKE_MODELS, " ".join(WORDS)],
         entrypoint=["python3"],
-        remove=True,
         network_mode="none",
         environment={"PYTHONDONTWRITEBYTECODE": "1"},
         volumes={

@@ -9,6 +9,7 @@ from harness.launch.images import builder
 from tests.images.colbert import SIZES, WHOLE, Inside, documents, queries
 from tests.images.conftest import DOCUMENTS, MADE_CLOCK
 from tests.support.chance import drawn
+from tests.support.container_output import output_of
 
 pytestmark = pytest.mark.docker
 
@@ -197,5 +198,5 @@ ready.close()
 
 def test_image_has_no_compiler(engine: docker.DockerClient, colbert_image: builder.Image) -> None:
     script = "import shutil; print([shutil.which(name) for name in ('g++', 'cc', 'ninja')])"
-    tools = engine.containers.run(colbert_image.digest, ["-c", script], entrypoint=["python3"], remove=True)
+    tools = output_of(engine, colbert_image.digest, ["-c", script], entrypoint=["python3"])
     assert tools.decode().strip() == "[None, None, None]"

@@ -9,6 +9,7 @@ import pytest
 
 from harness.launch.images import base_image, builder, catalog
 from tests.images.conftest import CACHE
+from tests.support.container_output import output_of
 
 pytestmark = pytest.mark.docker
 
@@ -35,13 +36,13 @@ def test_engines_share_one_layer_with_pytorch(engine: docker.DockerClient, image
     assert len({each[base] for each in layers.values()}) == 1, "PyTorch is the first layer over the base"
     assert layers["dense"][base + 1] == layers["rerank"][base + 1], "the encoder's packages are the second"
     for digest in images.values():
-        found = engine.containers.run(digest, ["-c", LISTED], entrypoint=["python3"], remove=True)
+        found = output_of(engine, digest, ["-c", LISTED], entrypoint=["python3"])
         assert Path(found.decode().split()[0]).parts[:3] == ("/", "opt", "pytorch")
 
 
 def test_no_layer_has_tests_headers_or_pip(engine: docker.DockerClient, images: dict[str, str]) -> None:
     for name, digest in images.items():
-        found = engine.containers.run(digest, UNREAD.split(), entrypoint="", remove=True)
+        found = output_of(engine, digest, UNREAD.split(), entrypoint="")
         assert found.decode().split() == [], name
 
 

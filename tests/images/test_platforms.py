@@ -18,6 +18,7 @@ from harness.launch import container
 from harness.launch.base import Prepared
 from harness.launch.images import builder, catalog, emulation, platforms
 from tests.images.conftest import CACHE
+from tests.support.container_output import output_of
 
 # Another platform is bootstrapped and run under emulation: minutes.
 pytestmark = [pytest.mark.docker, pytest.mark.soak]
@@ -54,9 +55,7 @@ def test_image_of_the_other_platform_meets_the_contract_and_is_not_measured(
         and image.reference != builder.ImageTarget.of_system(null).reference
     )
     assert engine.images.get(image.digest).attrs["Architecture"] == platforms.debian(foreign)
-    machine = engine.containers.run(
-        image.digest, ["-c", "import os; print(os.uname().machine)"], entrypoint="python3", remove=True
-    )
+    machine = output_of(engine, image.digest, ["-c", "import os; print(os.uname().machine)"], entrypoint="python3")
     assert machine.decode().strip() == platforms.kernel(foreign)
     with pytest.raises(ImageError, match=f"its image is for {foreign}, which this engine .* could only emulate"):
         container.refuse_emulation(engine, Prepared(null, image.recipe, image.digest, image.digest))

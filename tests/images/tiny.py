@@ -11,6 +11,7 @@ import docker
 from harness.config import data_root
 from harness.launch.images import builder, catalog
 from tests.images.conftest import CACHE
+from tests.support.container_output import output_of
 
 
 def make_checkpoints(engine: docker.DockerClient, name: str, asked: list[dict[str, Any]], folder: Path) -> None:
@@ -19,11 +20,11 @@ def make_checkpoints(engine: docker.DockerClient, name: str, asked: list[dict[st
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o777)
     (folder / "asked.json").write_text(json.dumps(asked))
-    engine.containers.run(
+    output_of(
+        engine,
         image.digest,
         ["/scripts/sparse.py", "/made/asked.json", "/made"],
         entrypoint=["python3"],
-        remove=True,
         network_mode="none",
         user="65532:65532",
         tmpfs={"/tmp": "size=64m"},

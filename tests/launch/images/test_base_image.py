@@ -19,6 +19,7 @@ from docker.errors import APIError, ImageNotFound
 
 from harness.errors import ImageError
 from harness.launch.images import base_image, catalog
+from tests.support.container_output import output_of
 
 
 class Client:
@@ -179,7 +180,7 @@ def test_recipe_of_a_base_hashes_its_folder(tmp_path: Path, monkeypatch: pytest.
 def test_base_lists_its_packages_and_nothing_of_the_host(engine: docker.DockerClient, tmp_path: Path) -> None:
     tag = base_image.ensure(engine, tmp_path)
     script = "python3 --version && grep ^libc6 /opt/harness/base-packages.txt && cat /etc/apt/sources.list"
-    output = engine.containers.run(tag, ["sh", "-c", f"{script} || true"], remove=True, network_mode="none")
+    output = output_of(engine, tag, ["sh", "-c", f"{script} || true"], network_mode="none")
     lines = output.decode().splitlines()
     assert lines[0].startswith("Python 3.11.")
     assert lines[1].startswith("libc6")
@@ -187,7 +188,7 @@ def test_base_lists_its_packages_and_nothing_of_the_host(engine: docker.DockerCl
     pinned = base_image.lock("base", f"linux/{engine.version()['Arch']}").read_text()
     if origin.startswith("mmdebstrap"):
         assert origin.endswith(hashlib.sha256(pinned.encode()).hexdigest()[:12])
-        held = engine.containers.run(tag, ["cat", "/opt/harness/base-packages.txt"], remove=True, network_mode="none")
+        held = output_of(engine, tag, ["cat", "/opt/harness/base-packages.txt"], network_mode="none")
         found = {f"{name.partition(':')[0]}={version}" for name, version in map(str.split, held.decode().splitlines())}
         assert found == {line.split()[1] for line in pinned.splitlines()[1:]}
 
@@ -195,7 +196,7 @@ def test_base_lists_its_packages_and_nothing_of_the_host(engine: docker.DockerCl
 def compiles(engine: docker.DockerClient, image: str) -> list[str]:
     """List the modules that a process in an image compiles because their bytecode is missing or stale."""
     command = ["python3", "-v", "-c", "import asyncio, json, multiprocessing, ssl"]
-    output = engine.containers.run(image, command, remove=True, network_mode="none", stderr=True).decode()
+    output = output_of(engine, image, command, network_mode="none", stderr=True).decode()
     assert "json/__init__.py" in output, "Python tells what it loads"
     return [line for line in output.splitlines() if line.startswith("# code object from") and line.endswith(".py")]
 
@@ -219,7 +220,7 @@ def test_the_dockerfile_of_a_pulled_base_works(engine: docker.DockerClient, tmp_
         engine.images.build(
             path=str(folder), tag=tag, buildargs={"IMAGE": stripped}, network_mode="none", rm=True, forcerm=True
         )
-        output = engine.containers.run(tag, ["cat", "/opt/harness/base-packages.txt"], remove=True, network_mode="none")
+        output = output_of(engine, tag, ["cat", "/opt/harness/base-packages.txt"], network_mode="none")
         assert b"libc6" in output
         assert compiles(engine, tag) == []
     finally:

@@ -26,6 +26,7 @@ from harness.launch.images import builder, catalog, driver_code, emulation
 from harness.launch.images.recipes import recipe
 from harness.launch.images.systems import WHOLE_ENGINE, NotFor, System
 from tests.support import job_fixtures
+from tests.support.container_output import output_of
 from tests.support.toy_dataset import with_asset
 
 # Replaces what it was given; refuses one word.
@@ -246,8 +247,8 @@ def test_an_image_is_built_once(logged: list[str], built: docker.DockerClient, t
     assert builder.ImageBuilder(built, tmp_path).ensure(toy) == image
     assert logged == []
     command = "python3 -c 'import harness.driver.driver' ; cat /opt/harness/base-packages.txt"
-    output = built.containers.run(
-        image.digest, ["sh", "-c", command], remove=True, environment={"PYTHONPATH": "/opt/harness"}, network="none"
+    output = output_of(
+        built, image.digest, ["sh", "-c", command], environment={"PYTHONPATH": "/opt/harness"}, network="none"
     )
     assert b"libc6" in output
 
@@ -271,7 +272,7 @@ def test_systems_of_an_engine_share_layers_and_equal_systems_share_an_image(
     assert sum(line.startswith("building the image of the engine") for line in logged) == 1
     assert layers(weighted)[:-1] == layers(plain), "the weights are the last layer"
     assert same.digest == weighted.digest and same.reference != weighted.reference
-    output = built.containers.run(same.digest, ["sh", "-c", "cat /opt/assets/model/file; echo"], remove=True)
+    output = output_of(built, same.digest, ["sh", "-c", "cat /opt/assets/model/file; echo"])
     assert output == b"weights\n"
     built.images.remove(same.reference)
 
@@ -303,7 +304,7 @@ def test_prepare_runs_in_the_build_and_its_error_is_shown(
 
     image = ensure("converted")
     command = ["sh", "-c", "id -u; ls /opt/assets/model; cat /opt/assets/model/*; echo"]
-    output = built.containers.run(image.digest, command, remove=True)
+    output = output_of(built, image.digest, command)
     assert output.decode().split() == ["65532", "new", "converted", "{'say':", "'converted'}"]
     with pytest.raises(ImageError, match="these weights are no good"):
         ensure("nonsense")
@@ -367,7 +368,7 @@ def test_prepare_that_ends_with_3_gets_the_whole_engine(
     update |= {"lean_if": {"say": ("converted",)}, "build_params": {"say": "converted"}}
     toy = with_asset(toy, hashlib.sha256(b"weights").hexdigest()).model_copy(update=update)
     image = builder.ImageBuilder(built, tmp_path, tmp_path / "models").ensure(toy)
-    output = built.containers.run(image.digest, ["sh", "-c", "ls /opt /opt/assets/model"], remove=True)
+    output = output_of(built, image.digest, ["sh", "-c", "ls /opt /opt/assets/model"])
     assert "new" in output.decode().split() and "whole" not in output.decode().split()
 
 
