@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from harness import stats
 from harness.analysis import gate
+from harness.analysis import other_machines as machines
 from harness.analysis.gate import Answer, ChangeLimit, Checked
 from harness.analysis.paired_differences import Latencies, welch
 from harness.estimate import Estimate, Varies
@@ -41,9 +42,10 @@ def main() -> int:
     """See the module."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--samples", type=int, default=2000)
-    parser.add_argument("--only", choices=("again", "means", "measures", "gate"))
+    parser.add_argument("--only", choices=("again", "means", "measures", "gate", "machines"))
     arguments = parser.parse_args()
-    for name, lines in (("again", again), ("means", means), ("measures", measures), ("gate", gate_answers)):
+    tables = {"again": again, "means": means, "measures": measures, "gate": gate_answers, "machines": other_machines}
+    for name, lines in tables.items():
         if arguments.only in (None, name):
             print(*lines(arguments.samples), "", sep="\n", flush=True)
     return 0
@@ -170,6 +172,86 @@ def answered(
         checked = Checked("", "", condition, Answer.CANNOT_TELL, float(a.mean()), float(b.mean()))
         found.append(gate.decide(checked, evidence, 1).answer)
     return found.count(Answer.WORSE) / samples, found.count(Answer.CANNOT_TELL) / samples
+
+
+@dataclass(frozen=True)
+class Machines:
+    """Simulated machines: standard deviations of the logarithm of a latency, and the kind of its distribution.
+
+    ``speed`` is between machines, ``own`` what a system has beside its machine's speed, ``differ`` between processes of
+    one machine; ``slope`` is by how much a machine's speed counts for the system.
+    """
+
+    name: str
+    speed: float
+    own: float
+    differ: float
+    slope: float = 1.0
+    draw: Callable[[np.random.Generator, int], Floats] = lambda rng, count: rng.standard_normal(count)
+
+
+def _of_two_kinds(rng: np.random.Generator, count: int) -> Floats:
+    return (np.where(rng.random(count) < 0.5, -1.0, 1.0) + 0.2 * rng.standard_normal(count)) / math.hypot(1, 0.2)
+
+
+MACHINES = (
+    Machines("alike, quiet", 0.05, 0.02, 0.01),
+    Machines("alike, noisy", 0.05, 0.02, 0.10),
+    Machines("of several generations", 0.30, 0.05, 0.02),
+    Machines("the speed counts half", 0.30, 0.05, 0.02, slope=0.5),
+    Machines(
+        "with outliers (Student's t, 5)", 0.30, 0.05, 0.02, draw=lambda rng, n: rng.standard_t(5, n) / (5 / 3) ** 0.5
+    ),
+    Machines("of two kinds, half each", 0.30, 0.05, 0.02, draw=_of_two_kinds),
+)
+
+
+def other_machines(samples: int) -> Iterator[str]:
+    """Yield how often an interval from some machines holds what the next machine measures."""
+    names = ("on any machine", "by the fixed work", "by the reference", "share of machines")
+    yield f"| machines | their number | {' | '.join(names)} |"
+    yield f"| --- | ---: |{' ---: |' * len(names)}"
+    for kind in MACHINES:
+        for count in (4, 8, 16):
+            held = covered_elsewhere(samples, kind, count)
+            yield f"| {kind.name} | {count} | {' | '.join(map(percent, held))} |"
+
+
+def covered_elsewhere(
+    samples: int, kind: Machines, count: int, processes: int = 5
+) -> tuple[float, float, float, float]:
+    """Return how often the next machine's figure is in each of three intervals, and the true share in its own.
+
+    Args:
+        samples: how many sets of machines are drawn.
+        kind: of machines.
+        count: of machines, besides the next.
+        processes: of each machine; a figure is their mean.
+    """
+    rng = np.random.default_rng(_SEED)
+    variance = (kind.slope * kind.speed) ** 2 + kind.own**2
+    truth, held = variance / (variance + kind.differ**2), np.zeros((samples, 4))
+    for number in range(samples):
+        speed = kind.speed * kind.draw(rng, count + 1)
+        each = (
+            (kind.slope * speed + kind.own * rng.standard_normal(count + 1))[:, None]
+            + kind.differ * rng.standard_normal((count + 1, processes))
+            for _ in range(2)
+        )
+        figure, reference = each
+        work = speed + 0.02 * rng.standard_normal(count + 1)
+        values = figure.mean(axis=1)
+        found = (
+            (machines.predicted(values[:-1]), values[-1]),
+            *(
+                (machines.beyond(np.stack((values, by), axis=1)[:-1])[0], values[-1] - by[-1])
+                for by in (work, reference.mean(axis=1))
+            ),
+        )
+        held[number, :3] = [holds(estimate, math.exp(next_one)) for estimate, next_one in found]
+        held[number, 3] = holds(machines.machine_share([list(row) for row in figure[:-1]]), truth)
+    any_machine, by_work, by_reference, share = held.mean(axis=0)
+    return float(any_machine), float(by_work), float(by_reference), float(share)
 
 
 def measures(samples: int) -> Iterator[str]:

@@ -17,17 +17,13 @@ from operator import attrgetter
 import numpy as np
 
 from harness.analysis import axes, comparison, significance
-from harness.analysis.evaluate_job import JobEvaluator
 from harness.analysis.paired_differences import LATENCY, POWER_Z, Latencies, combined, quotient, welch
-from harness.analysis.rows import build_rows
 from harness.analysis.significance import DRAWS, DRAWS_EACH, LEVEL, MOST_DRAWS
-from harness.analysis.table import Row, Table, Validity, ended
+from harness.analysis.table import Row, Validity, ended
 from harness.driver.records import Outcome
 from harness.errors import UsageError
 from harness.estimate import Estimate, Varies
 from harness.evaluation.per_query import PerQuery
-from harness.results.reader import StoredJob
-from harness.results.schema import NULL_SYSTEMS
 from harness.stats import Floats
 
 # Exit code where nothing is worse and something cannot be decided.
@@ -173,32 +169,6 @@ def _partner(row: Row, others: Iterable[Row]) -> Row | None:
     if len(found) > 1:
         raise UsageError(f"{comparison.called(row)} has {len(found)} rows in the results; name the folder of one suite")
     return found[0] if found else None
-
-
-def by_process(
-    jobs: Iterable[StoredJob], rows: Sequence[Row], priced: Callable[[Table], Table]
-) -> dict[str, tuple[Row, ...]]:
-    """Return the rows of each process alone, by the pooled row's :attr:`Row.per_query_key`.
-
-    Args:
-        jobs: all jobs of the rows' folder.
-        rows: pooled rows.
-        priced: adds prices to a table.
-    """
-    stored, none = list(jobs), JobEvaluator(())
-    found: dict[str, list[Row]] = {row.per_query_key: [] for row in rows}
-    for number in range(max((len(row.keys) for row in rows), default=0)):
-        wanted = {(row.origin, row.keys[number]): row.per_query_key for row in rows if number < len(row.keys)}
-        # The null system's CPU time is taken from each row's.
-        chosen = [
-            job
-            for job in stored
-            if (job.origin, job.result.key) in wanted or job.result.spec.cell.system in NULL_SYSTEMS
-        ]
-        for row in priced(build_rows(chosen, none).table).rows:
-            if (pooled := wanted.get((row.origin, row.key))) is not None:
-                found[pooled].append(row)
-    return {key: tuple(alone) for key, alone in found.items()}
 
 
 def check(pairs: Sequence[Pair], conditions: Sequence[ChangeLimit]) -> tuple[Checked, ...]:

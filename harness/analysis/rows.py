@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -391,3 +391,29 @@ def _overhead(pool: Pool, levels: machine_speed.Levels) -> Overhead:
     row = _with_verdict(cell, pool, levels)
     shared = {item.name: getattr(row, item.name) for item in fields(Overhead) if item.name != "reasons"}
     return Overhead(**shared, reasons=tuple(finding.text for finding in row.findings))
+
+
+def by_process(
+    jobs: Iterable[StoredJob], rows: Sequence[Row], priced: Callable[[Table], Table]
+) -> dict[str, tuple[Row, ...]]:
+    """Return the rows of each process alone, by the pooled row's :attr:`Row.per_query_key`.
+
+    Args:
+        jobs: all jobs of the rows' folder.
+        rows: pooled rows.
+        priced: adds prices to a table.
+    """
+    stored, none = list(jobs), JobEvaluator(())
+    found: dict[str, list[Row]] = {row.per_query_key: [] for row in rows}
+    for number in range(max((len(row.keys) for row in rows), default=0)):
+        wanted = {(row.origin, row.keys[number]): row.per_query_key for row in rows if number < len(row.keys)}
+        # The null system's CPU time is taken from each row's.
+        chosen = [
+            job
+            for job in stored
+            if (job.origin, job.result.key) in wanted or job.result.spec.cell.system in NULL_SYSTEMS
+        ]
+        for row in priced(build_rows(chosen, none).table).rows:
+            if (pooled := wanted.get((row.origin, row.key))) is not None:
+                found[pooled].append(row)
+    return {key: tuple(alone) for key, alone in found.items()}

@@ -222,7 +222,7 @@ def _gate(limits: Sequence[str], sides: _Sides, untold: str | None, destination:
     alone: tuple[dict[str, tuple[Row, ...]], ...] = ({}, {})
     if any(condition.by_process for condition in wanted):
         of_b = [b for _, b in pairs if b is not None]
-        alone = (_alone(sides.a, [a for a, _ in pairs]), _alone(sides.b, of_b))
+        alone = (sides.a.by_process([a for a, _ in pairs]), sides.b.by_process(of_b))
     values = sides.found_a.per_query, sides.found_b.per_query
     checked = gate.check(
         [
@@ -247,13 +247,6 @@ def _gate(limits: Sequence[str], sides: _Sides, untold: str | None, destination:
         except OSError as error:
             say(f"GITHUB_STEP_SUMMARY: {summary} cannot be written: {reason_of(error)}", err=True)
     return code
-
-
-def _alone(stored: StoredResults, rows: Sequence[Row]) -> dict[str, tuple[Row, ...]]:
-    """Return the rows of each process alone, with prices."""
-    return gate.by_process(
-        reader.read_jobs(stored.results), rows, lambda table: stored.priced(ReadResults(table, dict)).table
-    )
 
 
 def _are_run_files(compared: Sequence[str], stored: StoredResults) -> bool:

@@ -91,6 +91,18 @@ view_options = record_options(
     " what reading long documents gains over FirstP, and what it costs.",
 )
 @click.option(
+    "--pooled",
+    is_flag=True,
+    help="Join merged results of at least four machines: each figure on another machine.",
+)
+@click.option(
+    "--reference",
+    default="",
+    show_default=False,
+    metavar="SYSTEM",
+    help="--pooled: the system that the others are compared with.  [default: the quickest]",
+)
+@click.option(
     "--at-least",
     "goal",
     callback=parsed_late("harness.analysis.cheapest", "parse_goal"),
@@ -114,6 +126,9 @@ def report(
     view: SummaryView,
     goal: QualityGoal | None,
     amrs: Mapping[str, float],
+    *,
+    pooled: bool,
+    reference: str,
 ) -> None:
     """Show systems, quality, latency and cost of the stored RESULTS (a folder; default: results).  Runs nothing.
 
@@ -121,14 +136,20 @@ def report(
 
     With png, svg or pdf: pictures of each dataset, into the folder that -o names; --amrs is for pictures of Dynascores.
     """
-    request = ReportRequest(stored, layout, destination, view, goal, amrs)
+    if reference and not pooled:
+        raise UsageError("--reference goes with --pooled; leave it out")
+    request = ReportRequest(stored, layout, destination, view, goal, amrs, reference if pooled else None)
     _check_options(destination.form, request.short, view, amrs)
     next(show for takes, show in _LAYOUTS if takes(request))(request)
 
 
 @dataclass(frozen=True)
 class ReportRequest:
-    """Request for a report: the results, the shape and the destination."""
+    """Request for a report: the results, the shape and the destination.
+
+    ``pooled`` names the reference system of results that are joined across machines (empty: the quickest); ``None``:
+    they are not joined.
+    """
 
     stored: StoredResults
     layout: str
@@ -136,6 +157,7 @@ class ReportRequest:
     view: SummaryView
     goal: QualityGoal | None
     amrs: Mapping[str, float]
+    pooled: str | None
 
     @property
     def form(self) -> str:
@@ -199,6 +221,33 @@ def _cheapest(request: ReportRequest) -> None:
         destination.show_answer(lambda escape, width: (answer(found, goal, table, escape, width),))
     else:
         destination.show_report(cheapest_document(found, goal, table))
+
+
+def _pooled(request: ReportRequest) -> None:
+    """Show the figures on another machine."""
+    from harness.analysis import history, other_machines
+    from harness.report.other_machines import pool, pooled_document
+    from harness.results import reader
+
+    stored, reference = request.stored, request.pooled
+    assert reference is not None, "the layout takes no other request"
+    if (
+        request.layout != "rows"
+        or request.goal is not None
+        or request.view != SummaryView()
+        or request.form not in FORMATS
+    ):
+        raise UsageError(
+            "--pooled has its own columns, in md, csv or json; leave out --layout, --columns, --sort, --currency,"
+            " --at-least and other formats"
+        )
+    if published.is_in(stored.results):
+        raise UsageError(f"{stored.results}: published tables name no machines; leave --pooled out")
+    table = request.read().table
+    rows = [row for row in table.rows if row.origin is not None]
+    work_s = history.work_s(reader.read_jobs(stored.results), rows)
+    cells = other_machines.cells(rows, stored.by_process(rows), work_s)
+    request.destination.show_report(pooled_document(pool(table, cells, reference)))
 
 
 def _page(request: ReportRequest) -> None:
@@ -310,6 +359,7 @@ def _whole_table(request: ReportRequest) -> None:
 
 # The requests that a layout takes, and how it shows one; the first layout that takes a request shows it.
 _LAYOUTS: tuple[tuple[Callable[[ReportRequest], bool], Callable[[ReportRequest], None]], ...] = (
+    (lambda request: request.pooled is not None, _pooled),
     (lambda request: request.goal is not None, _cheapest),
     (lambda request: request.form == PAGE, _page),
     (lambda request: request.layout == LONG_DOCUMENTS, _long_documents),

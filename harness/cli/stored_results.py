@@ -14,7 +14,7 @@ import click
 from harness.analysis import published, results_folder, row_pricing
 from harness.analysis.results_folder import ReadResults, Selection
 from harness.analysis.row_pricing import Tariff
-from harness.analysis.table import Table
+from harness.analysis.table import Row, Table
 from harness.cli.lines import say
 from harness.cli.locations import as_given, if_any, readable
 from harness.cli.options import (
@@ -35,7 +35,7 @@ from harness.errors import UsageError
 from harness.evaluation import measure_names, trec_lines
 from harness.pricing import instances
 from harness.report.plots import KINDS
-from harness.results import suite_record
+from harness.results import reader, suite_record
 from harness.untrusted import one_line
 
 if TYPE_CHECKING:
@@ -127,6 +127,13 @@ class StoredResults:
     def priced(self, found: ReadResults) -> ReadResults:
         """Price what was read at the selected prices."""
         return replace(found, table=row_pricing.price(found.table, self._tariff()))
+
+    def by_process(self, rows: Sequence[Row]) -> dict[str, tuple[Row, ...]]:
+        """Return the priced rows of each process of some rows, by ``per_query_key``."""
+        from harness.analysis.rows import by_process  # late: it reads every record again
+
+        jobs = reader.read_jobs(self.results)
+        return by_process(jobs, rows, lambda table: self.priced(ReadResults(table, dict)).table)
 
     def _tariff(self) -> Tariff:
         # A paper's exchange rates are in US$ of its own date.

@@ -68,9 +68,20 @@ def _getter(read: _Read) -> Callable[[Any], Any]:
 
 
 def optional(path: str, name: str) -> Callable[[Any], Any]:
-    """Return a function that reads an attribute of a part that may be missing, such as the price."""
-    read_part, read = operator.attrgetter(path), operator.attrgetter(name)
-    return lambda item: None if (part := read_part(item)) is None else read(part)
+    """Return a function that reads an attribute of a part that may be missing, such as the price.
+
+    A part of a part (``updates.insert``) may be missing too.
+    """
+    parts = (*path.split("."), name)
+
+    def read(item: Any) -> Any:
+        for part in parts:
+            if item is None:
+                return None
+            item = getattr(item, part)
+        return item
+
+    return read
 
 
 # What a stage's time is.

@@ -14,7 +14,7 @@ from harness.analysis import gate
 from harness.analysis.evaluate_job import JobEvaluator
 from harness.analysis.gate import Answer, ChangeLimit, Checked, Pair
 from harness.analysis.paired_differences import LATENCY, Latencies, welch
-from harness.analysis.rows import build_rows
+from harness.analysis.rows import build_rows, by_process
 from harness.analysis.table import Cause, Finding, Validity
 from harness.driver.records import Outcome
 from harness.errors import UsageError
@@ -208,6 +208,6 @@ def test_a_pooled_row_has_its_processes_alone(make: Maker) -> None:
         for number in range(3)
     ]
     (row,) = build_rows(jobs, JobEvaluator(())).table.rows
-    alone = gate.by_process(jobs, [row], lambda table: table)
+    alone = by_process(jobs, [row], lambda table: table)
     means = [each.latency.mean_s.value for each in alone[row.per_query_key]]
     assert means == [pytest.approx((2.0 + number + 0.695) / 1e3) for number in range(3)]
