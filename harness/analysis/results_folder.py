@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.analysis import published, published_measures
+from harness.analysis import passport, published, published_measures
 from harness.analysis.table import Row, Table
 from harness.analysis.verdict import QualityDifference
 from harness.errors import UsageError
@@ -85,10 +85,10 @@ _WHOLE = Selection()
 
 
 def read(folder: Path, selection: Selection = _WHOLE, *, cache: Path | None = None) -> ReadResults:
-    """Read a results folder once: its stored jobs, or its published tables.
+    """Read a results folder once: its stored jobs, its published tables, or passports.
 
     Args:
-        folder: stored jobs, or published tables.
+        folder: stored jobs, published tables, or passports; or the file of a passport.
         selection: what to read of it.
         cache: folder of cached rows (:mod:`harness.analysis.row_cache`); ``None``: no cache.
 
@@ -98,6 +98,10 @@ def read(folder: Path, selection: Selection = _WHOLE, *, cache: Path | None = No
     """
     if published.is_in(folder):
         return ReadResults(_published(folder, selection.override), dict)
+    if passport.is_in(folder):
+        if selection.override is not None:
+            raise UsageError(f"{folder}: a passport has no run to judge again; leave out --qrels and --without-queries")
+        return ReadResults(passport.table(passport.read(folder)), dict)
     measures = selection.measures or suite_measures(folder, distances=selection.distances)
     found = _measured(folder, replace(selection, measures=measures), cache)
     beside = (*suite_record.unreadable(folder), *published.stray(folder))
@@ -198,6 +202,11 @@ def _row_cache(
 
     judged = f"{override.key if override else ''}{vectors.key if vectors else ''}"
     return RowCache(cache, folder, measures, judged)
+
+
+def has_suites(results: Path) -> bool:
+    """Return whether a place has suites of stored jobs; published tables and passports have none."""
+    return not published.is_in(results) and not passport.is_in(results)
 
 
 def price_date(folder: Path) -> datetime.date | None:

@@ -9,22 +9,25 @@ from pathlib import Path
 import click
 
 from harness import extras
-from harness.analysis import results_folder
+from harness.analysis import passport, results_folder
+from harness.analysis.axes import cell_of
+from harness.analysis.passport import Hub
 from harness.cli.lines import say
 from harness.cli.locations import as_given, mirrored, named_as_given, source
-from harness.cli.options import cache_option, price_options, record_options, results_argument
+from harness.cli.options import cache_option, only_option, price_options, record_options, results_argument
 from harness.cli.output import FORMATS, Destination, destination_options, output_option
 from harness.cli.stored_results import StoredResults, measures_option, stored_results
 from harness.config import page
 from harness.errors import UsageError
 from harness.progress import bar
 from harness.report.export import FORMATS as EXPORT_FORMATS
-from harness.report.export import export_csv, export_parquet, export_sqlite
+from harness.report.export import export_csv, export_parquet, export_sqlite, new_path
 from harness.report.ir_metadata import export_ir_metadata
 from harness.report.verify import verification_document, verify_results
 from harness.results import merge as merge_results
 from harness.results import reader
 from harness.results.integrity_samples import Mismatch
+from harness.results.schema import matches
 
 
 def _actor(name: str | None, team: str | None) -> dict[str, str | None]:
@@ -43,20 +46,40 @@ def _actor(name: str | None, team: str | None) -> dict[str, str | None]:
     click.option("--actor-name", "name", help="ir_metadata: name of the actor."),
     click.option("--actor-team", "team", help="ir_metadata: team of the actor."),
 )
+@record_options(
+    "hub",
+    Hub,
+    click.option("--hub-dataset", "dataset", metavar="ID", help="passport: the dataset's name on the hub."),
+    click.option("--hub-task", "task", metavar="ID", help="passport: the task's name there."),
+    click.option("--source", metavar="URL", help="passport: where the whole results are."),
+)
+@only_option
 @measures_option(default=None)
 @price_options
 @cache_option
 @stored_results
-def export(stored: StoredResults, form: str, output: Path, samples: bool, actor: dict[str, str | None]) -> None:
+def export(
+    stored: StoredResults,
+    form: str,
+    output: Path,
+    only: str | None,
+    *,
+    samples: bool,
+    actor: dict[str, str | None],
+    hub: Hub,
+) -> None:
     """Write the stored RESULTS (a folder; default: results) for other programs.
 
     parquet, sqlite and csv hold the table; ir_metadata is a folder with a YAML file (https://www.ir-metadata.org) and
-    the run of each job.
+    the run of each job.  passport is a sealed YAML file with a kilobyte for each row that --only names: for a model
+    card (.eval_results) or an appendix, and every command that reads RESULTS reads it.
     """
     if samples and form != "sqlite":
         raise UsageError("--samples goes with --format sqlite; harness.load_samples gives them as a frame")
     if any(actor.values()) and form != "ir_metadata":
         raise UsageError("--actor-name and --actor-team go with --format ir_metadata")
+    if form != "passport" and (only is not None or hub != Hub()):
+        raise UsageError("--only, --hub-dataset, --hub-task and --source go with --format passport")
     if form in ("parquet", "sqlite"):
         extras.require("pandas")
     if form == "csv":
@@ -68,6 +91,8 @@ def export(stored: StoredResults, form: str, output: Path, samples: bool, actor:
         if samples and not jobs:
             raise UsageError(f"{stored.results}: published tables have no samples; leave --samples out")
         export_sqlite(table, jobs, output, samples=samples)
+    elif form == "passport":
+        _export_passports(stored, output, only, hub)
     else:
         none = f"{stored.results}: no stored job in it, and published tables have no runs to describe"
         jobs = reader.read_jobs(stored.results, none)
@@ -75,6 +100,20 @@ def export(stored: StoredResults, form: str, output: Path, samples: bool, actor:
         with bar("exporting", "jobs") as step:
             export_ir_metadata(stored.results, jobs, measures, output, actor=actor, progress=step)
     say(f"written: {output}")
+
+
+def _export_passports(stored: StoredResults, output: Path, only: str | None, hub: Hub) -> None:
+    """Write the passports of the rows that are named."""
+    table, jobs = stored.priced(stored.read()).table, reader.read_jobs(stored.results)
+    by_key = {(job.origin, job.result.key): job for job in jobs}
+    rows = [
+        row for row in table.rows if (only is None or matches(cell_of(row), only)) and (row.origin, row.key) in by_key
+    ]
+    if not rows:
+        raise UsageError(f"--only {only!r} matches no measured row; see `harness report`")
+    entries = [passport.of_row(row, by_key[row.origin, row.key], table.measures[0], hub) for row in rows]
+    with new_path(output) as path:
+        path.write_text(passport.written(entries), encoding="utf-8")
 
 
 @click.command()

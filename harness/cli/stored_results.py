@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.analysis import published, results_folder, row_pricing
+from harness.analysis import results_folder, row_pricing
 from harness.analysis.results_folder import ReadResults, Selection
 from harness.analysis.row_pricing import Tariff
 from harness.analysis.table import Row, Table
@@ -150,7 +150,7 @@ class StoredResults:
 
     def averaged(self, found: ReadResults) -> ReadResults:
         """Replace the rows of each model's seeds by one row."""
-        models = {} if published.is_in(self.results) else suite_record.read_pairs(self.results, "seeds")
+        models = suite_record.read_pairs(self.results, "seeds") if results_folder.has_suites(self.results) else {}
         if not models:
             return found
         from harness.analysis import seeds  # late: most suites name no seeds
@@ -166,7 +166,7 @@ class StoredResults:
 
     def measure_note(self, table: Table) -> Iterator[str]:
         """Yield why the first of the default measures is shown, and how to choose, where the suites name none."""
-        if self.measures or published.is_in(self.results) or suite_record.read_measures(self.results):
+        if self.measures or not results_folder.has_suites(self.results) or suite_record.read_measures(self.results):
             return
         if table.measures:
             other = command("report", as_given(str(self.results), self.cache), measures="nDCG@10")

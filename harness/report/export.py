@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _DTYPES = {Kind.TEXT: "string", Kind.NUMBER: "Float64", Kind.COUNT: "Int64"}
-FORMATS = ("parquet", "sqlite", "csv", "ir_metadata")
+FORMATS = ("parquet", "sqlite", "csv", "ir_metadata", "passport")
 # A table of the database that documents the others.
 _COLUMNS = "columns"
 _TYPES = {"string": "TEXT", "Float64": "REAL", "Int64": "INTEGER"}

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 
+from harness.analysis import passport, published_measures
 from harness.analysis import published as published_tables
-from harness.analysis import published_measures
 from harness.commands import quoted
-from harness.errors import FileError, UsageError, listed
+from harness.errors import FileError, UsageError, counted, listed
 from harness.progress import Progress, silent
 from harness.report import study
 from harness.report.document import Escape, ReportDocument, Section, lines_of
@@ -72,6 +72,8 @@ def verify_results(root: Path, progress: Progress = silent) -> Verified:
         UsageError: there is nothing in it.
         FileError: it is not a folder, or a file of published tables is wrong.
     """
+    if passport.is_in(root):
+        return _passports(root)
     if not root.is_dir():
         raise FileError(f"{root}: no results here; give the folder that holds them")
     if published_tables.is_in(root):
@@ -100,6 +102,22 @@ def verify_results(root: Path, progress: Progress = silent) -> Verified:
     readable = tuple(job.job for job in checked if job.job is not None)
     files = sum(len(job.result.files) + 1 for job in readable)
     return Verified(f"{len(jobs):,} jobs, {files:,} files", tuple(mismatches), _notes(root, suites, others))
+
+
+def _passports(root: Path) -> Verified:
+    """Check the seals of passports, and say what they can prove."""
+    mismatches, keys = [], []
+    for path, number, raw in passport.entries(root):
+        if (broken := passport.broken_seal(raw)) is not None:
+            mismatches.append(Mismatch(f"{path.name}: entry {number}: seal", *broken))
+        else:
+            keys.append(passport.read_entry(path, number, raw).harness.hashes.key)
+    notes = (
+        "a seal proves that nothing changed by accident since the export; a person can seal any figure",
+        "no samples are here: `harness verify` recomputes the figures in the results folder that has the key",
+        f"the same job, measured anywhere, has the key {', '.join(key[:12] for key in keys)}" if keys else "",
+    )
+    return Verified(counted(len(keys) + len(mismatches), "passport"), tuple(mismatches), tuple(filter(None, notes)))
 
 
 def _notes(root: Path, suites: Collection[Path], others: Sequence[Path]) -> tuple[str, ...]:

@@ -10,16 +10,19 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from harness.analysis import first_stage, results_folder, timings
+from harness.analysis import first_stage, passport, results_folder, row_pricing, timings
 from harness.cli import main
 from harness.evaluation import answer_recall, trec
 from harness.experiments.viability import probe
+from harness.pricing import prices
 from harness.results import origins, pin_lock, reader, seals, suite_record, updates
+from harness.results.isolation import CONTAINER
 from tests.fuzz.child import Reader
 
 _JOB = "results/*/planted/*/single_stream/*/*"
@@ -206,7 +209,30 @@ _ORIGIN = f"results/*/{origins.FILE}"
 _RECORDS = (f"{_JOB}/result.json", "results/*/suite.json", "results/*/manifest.txt", f"results/*/{pin_lock.FILE}")
 _CONTENT = (f"{_JOB}/samples.parquet", f"{_JOB}/run.trec.gz", "results/*/qrels/*.trec.gz", "results/*/samples/*.json")
 
+
+def _make_passport(folder: Path) -> None:
+    rows, (job, *_) = results_folder.read(stored()).table.rows, reader.read_jobs(stored())
+    # The stored jobs are scripted, of which there are no passports.
+    priced = row_pricing.price_row(replace(rows[0], isolation=CONTAINER), _tariff())
+    entry = passport.of_row(priced, job, next(iter(priced.measures)), passport.Hub(source="https://example.org"))
+    (folder / "a.yaml").write_text(passport.written([entry]), encoding="utf-8")
+
+
+def _tariff() -> row_pricing.Tariff:
+    return row_pricing.tariff(prices.snapshot(region="aws/us-east-1"))
+
+
+def _read_passport(folder: Path, _scratch: Path) -> object:
+    """Read a passport that a stranger has sealed again."""
+    found = [{**raw, "seal": ""} for _, _, raw in passport.entries(folder / "a.yaml")]
+    with contextlib.suppress(TypeError, ValueError):  # nothing can seal it
+        found = [{**raw, "seal": seals.of(raw)} for raw in found]
+    table = passport.table([passport.read_entry(folder / "a.yaml", 1, raw) for raw in found])
+    return row_pricing.price(table, _tariff()).rows
+
+
 READERS = (
+    Reader("passports", _make_passport, _read_passport, ("a.yaml",), weight=0.5),
     Reader("stored jobs", make, _read_job, (f"{_JOB}/result.json", *_CONTENT)),
     Reader("suite records", make, _read_suite, ("results/*/suite.json",)),
     Reader(

@@ -22,7 +22,7 @@ def _modules(folder: str, names: str) -> tuple[str, ...]:
 # Modules of harness whose files a reader of ``tests.fuzz.readers`` damages.
 FUZZED = {
     *_modules("", "config containment untrusted"),
-    *_modules("analysis", "first_stage published published_measures rejudge row_cache"),
+    *_modules("analysis", "first_stage passport published published_measures rejudge row_cache"),
     *_modules("aws/results", "mirror publish"),
     *_modules(
         "datasets",
