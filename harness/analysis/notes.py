@@ -14,10 +14,17 @@ from harness.evaluation.judged_runs import unjudged_share_notes
 from harness.pricing import cost, token_prices
 from harness.pricing.instances import DEFAULT_CHOICE, TypeChoice
 from harness.pricing.prices import Snapshot, StoragePrice
+from harness.results.foreign import MARK
 from harness.results.schema import NULL_SERVICE, NULL_SYSTEM
 
 # The beginning of the note under a table with means over seeds.
 SEEDS = "means over seeds"
+# Notes that begin with one of these are on the first screen.
+FOREMOST = (SEEDS, MARK)
+FOREIGN_METHOD = (
+    f"{MARK}: quality that others report of a system's model, by their own search: not measured here, and in no rank or"
+    " score."
+)
 # Profiles that one note on the null system names: a longer note would be cut.
 _MOST_PROFILES = 4
 _MOST_PROCESSORS = 4
@@ -118,6 +125,7 @@ def of_table(
     )
     return (
         *notes,
+        *([FOREIGN_METHOD] if any(row.foreign for row in rows) else ()),
         *of_judgements(rows),
         *of_data(rows),
         *of_first_stages(rows),

@@ -14,12 +14,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.analysis import passport, published, published_measures
+from harness.analysis import foreign_quality, passport, published, published_measures
 from harness.analysis.table import Row, Table
 from harness.analysis.verdict import QualityDifference
 from harness.errors import UsageError
 from harness.evaluation import measure_names
-from harness.results import attempts, reader, suite_record
+from harness.results import attempts, foreign, reader, suite_record
 
 if TYPE_CHECKING:
     from harness.analysis.evaluate_job import Vectors
@@ -107,7 +107,8 @@ def read(folder: Path, selection: Selection = _WHOLE, *, cache: Path | None = No
     beside = (*suite_record.unreadable(folder), *published.stray(folder))
     unreadable = (*found.table.unreadable, *map(reader.left_out, beside))
     reader.announce(unreadable)
-    return replace(found, table=replace(found.table, rows=_with_told(found.table.rows, folder), unreadable=unreadable))
+    table = replace(found.table, rows=_with_told(found.table.rows, folder), unreadable=unreadable)
+    return replace(found, table=foreign_quality.with_foreign(table, foreign.read(folder)))
 
 
 def _with_told(rows: tuple[Row, ...], folder: Path) -> tuple[Row, ...]:

@@ -210,6 +210,7 @@ def _outline(pool: Pool, tries: int) -> Row:
         backend=_backend(result),
         document_backend=_joined(_by_owner(spec.params, "document_backend")),
         stand_in=result.provenance.stand_in,
+        models=result.provenance.models or (),
         pinned_at_first_use=result.provenance.pinned_at_first_use,
         sweep=result.provenance.sweep,
         client=_client(results),

@@ -404,8 +404,9 @@ class Row:
     tried.  ``updates``: of scenario ``mixed``, whose latency counts the queries during updates.  ``client`` is a
     service's client; ``None``: the system was in the driver's process.  ``stand_in`` says
     which checkpoint replaces the published one; ``pinned_at_first_use`` names the files that the run pinned.
-    ``sweep`` is a point of a sweep or curve.  ``origin`` names the merged results (:mod:`harness.results.merge`);
-    jobs of two origins never share a row.
+    ``sweep`` is a point of a sweep or curve.  ``models`` are the models of its parts, as ``name@revision``; ``foreign``
+    is the quality that others report of its model (:mod:`harness.analysis.foreign_quality`), by column.
+    ``origin`` names the merged results (:mod:`harness.results.merge`); jobs of two origins never share a row.
     ``one_pass_warmup`` counts the warm-up queries if warm-up was one pass.  ``data_faults`` are faults of the corpus.
     ``told`` is the machine of a service that ran already, as its user told it (``None``: the user did not).
     ``throughput_qps`` was asked to keep ``latency_percentile`` per cent of the queries within ``latency_target_s``.
@@ -441,11 +442,13 @@ class Row:
     stand_in: ForeignText | None = None
     pinned_at_first_use: ForeignText | None = None
     sweep: SweepPoint | None = None
+    models: tuple[str, ...] = ()
     origin: str | None = None
     queries: int | None = None
     trials: int | None = None
     judged: Judged = Judged()
     measures: dict[str, Estimate] = field(default_factory=dict)
+    foreign: dict[str, Estimate] = field(default_factory=dict)
     latency: Latency = Latency()
     throughput_qps: Estimate = Estimate(None)
     failed_queries: int | None = None
@@ -568,7 +571,7 @@ class Table:
     profile.  ``cost_formula`` belongs to the model ``sequential``; ``cost_formulas`` holds all, by name.
     ``unreadable``: sentences about records that could not be read and are left out.
     ``rounded_to``: the step to which published rows print a measure (0.001 for tenths of a per cent).
-    ``rates``: exchange rates of published scores.
+    ``rates``: exchange rates of published scores.  ``foreign``: columns of quality that others report.
     """
 
     rows: tuple[Row, ...]
@@ -589,3 +592,4 @@ class Table:
     rounded_to: dict[str, float] = field(default_factory=dict)
     unreadable: tuple[str, ...] = ()
     rates: tuple[PublishedRates, ...] = ()
+    foreign: tuple[str, ...] = ()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import importlib
 import io
+import keyword
 import signal
 import sys
 from pathlib import Path
@@ -24,6 +25,7 @@ _MODULES = {
     "compare": ("compare", "recall"),
     "export": ("export", "merge", "verify"),
     "folder": ("worker",),
+    "foreign": ("import",),
     "generate": ("generate", "label"),
     "judgements": ("pool", "qrels"),
     "prices": ("instances", "prices", "reprice"),
@@ -86,6 +88,7 @@ GROUPS = {
     },
     "Exchange results": {
         "export": "stored results for other programs",
+        "import": "quality that others report, beside your cost",
         "merge": "results of several people in one folder",
         "verify": "check results by seals and checksums",
     },
@@ -110,7 +113,8 @@ class Commands(click.Group):
         """Import a command."""
         if cmd_name not in COMMANDS:
             return None
-        command = getattr(importlib.import_module(f"harness.cli.{COMMANDS[cmd_name]}"), cmd_name)
+        attribute = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name
+        command = getattr(importlib.import_module(f"harness.cli.{COMMANDS[cmd_name]}"), attribute)
         assert isinstance(command, click.Command)
         return command
 

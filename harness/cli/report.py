@@ -32,6 +32,7 @@ from harness.errors import UnknownName, UsageError
 from harness.report import LAYOUTS, render, study
 from harness.report.currency import CURRENCIES, USD, Currency
 from harness.report.summary import SummaryView, paper_section, summary_section
+from harness.results import foreign
 from harness.untrusted import split_list
 
 if TYPE_CHECKING:
@@ -304,7 +305,8 @@ def _pictures(request: ReportRequest) -> None:
         raise UsageError(f"--layout {request.layout} shapes a table; leave it out to draw pictures")
     found = request.read()
     query = LeaderboardQuery("", found.table.measures[0], amrs=request.amrs)
-    draw(found.table, found.per_query, query, request.destination)
+    figures = foreign.read(request.stored.results)
+    draw(found.table, found.per_query, query, request.destination, points=figures.points if figures else ())
 
 
 def _is_known_paper(request: ReportRequest) -> bool:

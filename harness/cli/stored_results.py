@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from harness.evaluation.judged_runs import JudgedRuns
     from harness.evaluation.per_query import PerQuery
     from harness.progress import Progress
+    from harness.results.foreign import ForeignPoint
 
 # Up to this number of rows, values by query are read for one sentence.
 _MOST_TESTED = 500
@@ -266,13 +268,15 @@ def draw(
     query: LeaderboardQuery,
     destination: Destination,
     kinds: Sequence[str] = KINDS,
+    points: Sequence[ForeignPoint] = (),
 ) -> None:
-    """Draw a table's pictures into a folder."""
-    from harness.report.plots import album
+    """Draw a table's pictures into a folder, and the points that others report of vector searches."""
+    from harness.report.plots import album, foreign, style
 
     folder = destination.folder
     drawn = album.plots_of(table, per_query, query, kinds)
-    show_pictures(album.write_plots(drawn.pictures, folder, destination.form), drawn.missing)
+    theirs = style.save_each(foreign.recall_plots(points), folder, destination.form)
+    show_pictures(chain(album.write_plots(drawn.pictures, folder, destination.form), theirs), drawn.missing)
 
 
 def show_pictures(paths: Iterable[Path], missing: Iterable[str]) -> None:

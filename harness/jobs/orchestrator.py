@@ -321,6 +321,7 @@ def _provenance(inputs: Inputs, cell: Cell, prepared: Prepared | ImageError | No
         corpus_documents=dataset.corpus.size,
         data_faults=dataset.faults,
         nominal_memory_bytes=inputs.nominal_bytes.get(cell.profile),
+        models=system.models or None,
     )
 
 

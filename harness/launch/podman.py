@@ -83,7 +83,7 @@ def service() -> Iterator[None]:
     with tempfile.TemporaryDirectory(prefix="harness-podman-") as folder:
         socket, log = Path(folder, "s"), Path(folder, "log")
         with log.open("wb") as sink:
-            child = _start(f"unix://{socket}", sink.fileno())
+            child = _start(f"unix://{socket}", sink.fileno(), Path(folder))
         try:
             with connection.through(f"unix://{socket}"):
                 _wait(child, log)
@@ -92,7 +92,7 @@ def service() -> Iterator[None]:
             _end(child)
 
 
-def _start(address: str, output: int) -> subprocess.Popen[bytes]:
+def _start(address: str, output: int, folder: Path) -> subprocess.Popen[bytes]:
     # crun refuses hosts that have controllers of both cgroup versions.
     mixed = (read_text(cgroup.ROOT / "unified" / "cgroup.controllers") or "").strip() and shutil.which("runc")
     command = ["podman", *(["--runtime", "runc"] if mixed else []), "system", "service", "--time=0", address]
@@ -101,8 +101,15 @@ def _start(address: str, output: int) -> subprocess.Popen[bytes]:
     if shutil.which("podman") is None:
         raise EngineError(f"podman is not on this machine; {_INSTALL}")
     variables = child_process.environment(*child_process.NETWORK, "XDG_RUNTIME_DIR", "CONTAINERS_*", "STORAGE_*")
+    # Its monitor of containers writes a file `oom` into its current folder.
     return subprocess.Popen(
-        command, env=variables, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+        command,
+        cwd=folder,
+        env=variables,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        start_new_session=True,
     )
 
 

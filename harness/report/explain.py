@@ -69,6 +69,11 @@ def row_paragraphs(row: Row, traffic: Traffic = bill.USUAL) -> Iterator[Paragrap
             yield "Updates", _updates(row.updates)
         if row.measures:
             yield "Quality", _quality(row)
+        if row.foreign:
+            yield (
+                "Quality by others",
+                "; ".join(f"{name} {item.value:.4f}: {item.reason}" for name, item in row.foreign.items()),
+            )
         if row.first_stage is not None:
             yield "First stage", _first_stage(row.first_stage)
         if row.counts:

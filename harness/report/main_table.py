@@ -118,7 +118,7 @@ class _RowCells:
             item = figure.estimate(row)
             if item.value is None:
                 return self.notes.missing(item.reason if row.outcome is Outcome.OK else None)
-            marks = [item.reason] if figure.bounds and figure.noted else []
+            marks = [item.reason] if figure.noted and (figure.bounds or figure.name in row.foreign) else []
             marks += [self.machine_of(row)] if figure.alias == LATENCY else []
             remark = figure.remark(row, self.notes.escape) if figure.remark else ""
             return figure.written(item) + remark + self.notes.mark(*marks)

@@ -14,6 +14,7 @@ from harness.analysis import notes, row_pricing
 from harness.analysis.table import OTHER, Row, Table, Timing, Validity
 from harness.estimate import INTERVAL_MIN_QUERIES, Estimate, Varies
 from harness.pricing import carbon, cost, token_prices
+from harness.report import foreign_figures
 from harness.report.columns import STAGE, Column, Kind
 from harness.report.document import MIB, MISSING, Escape, Footnotes, Value, number
 from harness.report.figures import (
@@ -467,27 +468,12 @@ _KINDS: dict[str, Callable[[Row], bool]] = {
 }
 # Files keep their order; people read quality before its price.
 _OF_FILES = (
-    *(
-        "names",
-        "measures",
-        "times",
-        "updates",
-        "resources",
-        "costs",
-        "verdicts",
-        "origin",
-        "counts",
-        "spreads",
-        "stages",
-        "filters",
-    ),
-    *("work", "second stage", "tokens", "sweeps", "builds", "evidence"),
+    *("names", "measures", "foreign", "times", "updates", "resources", "costs", "verdicts", "origin", "counts"),
+    *("spreads", "stages", "filters", "work", "second stage", "tokens", "sweeps", "builds", "evidence"),
 )
 _OF_PEOPLE = (
-    *("names", "measures", "second stage", "times", "updates", "work", "resources", "costs", "tokens", "spreads"),
-    "stages",
-    "filters",
-    *("builds", "verdicts", "origin", "counts", "sweeps", "evidence"),
+    *("names", "measures", "foreign", "second stage", "times", "updates", "work", "resources", "costs", "tokens"),
+    *("spreads", "stages", "filters", "builds", "verdicts", "origin", "counts", "sweeps", "evidence"),
 )
 
 
@@ -497,11 +483,13 @@ def _blocks(
     counts: Collection[str],
     gain_of: str = "",
     shares: Iterable[str] = (),
+    foreign: Iterable[str] = (),
 ) -> dict[str, tuple[Figure, ...]]:
     ordered = (*(name for name in COUNTS if name in counts), *sorted(set(counts) - COUNTS.keys()))
     blocks = {
         **FIXED,
         "measures": tuple(map(_measure, measures)),
+        "foreign": tuple(map(foreign_figures.figure_of_column, foreign)),
         "second stage": tuple(second_stage(measures, gain_of)),
         "stages": tuple(figure for name in stages for figure in _stage(name)),
         "filters": tuple(figure for name in shares for figure in of_selectivity(name)),
@@ -519,6 +507,7 @@ def _of_table(table: Table) -> dict[str, tuple[Figure, ...]]:
         {name for row in table.rows for name in row.counts},
         next((found[0] for row in table.rows if (found := row.gain(table.measures))), ""),
         sorted({name for row in table.rows for name in row.latency.selectivity_s}, key=share_of),
+        table.foreign,
     )
     kinds = {name for name, applies in _KINDS.items() if any(map(applies, table.rows))}
     return {name: block for name, block in blocks.items() if name in kinds or name not in _KINDS}
@@ -559,7 +548,7 @@ def all_columns(measures: Sequence[str], stages: Sequence[str]) -> tuple[Column[
         measures: names as ir_measures writes them.
         stages: names from the adapters.
     """
-    return _columns(_blocks(measures, stages, COUNTS, shares=("10 %",)))
+    return _columns(_blocks(measures, stages, COUNTS, shares=("10 %",), foreign=("mteb SciFact nDCG@10",)))
 
 
 def _columns(blocks: Mapping[str, Sequence[Figure]]) -> tuple[Column[Row], ...]:
@@ -572,7 +561,7 @@ def all_figures(table: Table, measures: Sequence[str] = ()) -> tuple[Figure, ...
     present = _of_table(table)
     blocks = {
         **_blocks(measures or table.measures, (), COUNTS),
-        **{name: present[name] for name in ("stages", "filters")},
+        **{name: present[name] for name in ("stages", "filters", "foreign")},
     }
     own = {figure.name for figure in blocks["work"]}
     blocks["work"] += tuple(figure for figure in present["work"] if figure.name not in own)

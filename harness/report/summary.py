@@ -121,7 +121,7 @@ def summary_section(
     built = build_doubts(rows, escape) if BUILD in view.columns else []
     room = MOST_LINES - len(pointers) - len(sentence_lines)
     # Notes that begin with a measure say why it is missing.
-    told = (*(f"{name}: " for name in table.measures), notes.SEEDS)
+    told = (*(f"{name}: " for name in table.measures), *notes.FOREMOST)
     first_lines = map(escape, (*left_out_records(table), *(note for note in table.notes if note.startswith(told))))
     lines = (*at_most([*first_lines, *built, *doubts(rows, escape, shown)], room, view.rest), *pointers)
     return Section(lead=(lead,), grids=grids, after=sentence_lines, notes=lines)

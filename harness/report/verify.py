@@ -18,7 +18,7 @@ from harness.errors import FileError, UsageError, counted, listed
 from harness.progress import Progress, silent
 from harness.report import study
 from harness.report.document import Escape, ReportDocument, Section, lines_of
-from harness.results import integrity, origins, pin_lock, reader, seals, suite_record
+from harness.results import foreign, integrity, origins, pin_lock, reader, seals, suite_record
 from harness.results.integrity_samples import Mismatch, Runs, below, differences
 
 # Files of a suite, and next to suites, that hold no figure.
@@ -98,10 +98,18 @@ def verify_results(root: Path, progress: Progress = silent) -> Verified:
         mismatches += integrity.check_inputs(suite, below(root, suite))
         mismatches += integrity.check_manifest(suite, root, by_folder)
         mismatches += integrity.check_verdicts(suite, root, by_folder)
-    mismatches += _origins(root, checked)
+    mismatches += [*_origins(root, checked), *_foreign(root)]
     readable = tuple(job.job for job in checked if job.job is not None)
     files = sum(len(job.result.files) + 1 for job in readable)
     return Verified(f"{len(jobs):,} jobs, {files:,} files", tuple(mismatches), _notes(root, suites, others))
+
+
+def _foreign(root: Path) -> Iterator[Mismatch]:
+    """Yield the fault of a file with figures of others; whether they are true, nothing here can say."""
+    try:
+        foreign.read(root)
+    except FileError as error:
+        yield Mismatch(foreign.FILE, str(error).removeprefix(f"{root / foreign.FILE}: "), "what harness import wrote")
 
 
 def _passports(root: Path) -> Verified:
@@ -123,12 +131,14 @@ def _passports(root: Path) -> Verified:
 def _notes(root: Path, suites: Collection[Path], others: Sequence[Path]) -> tuple[str, ...]:
     """Say which files were not checked, or only in part."""
     homes = {suite.parent for suite in suites}
-    names = [below(root, path) for path in others if not _is_mark(path.absolute(), suites, homes)]
+    names = [below(root, path) for path in others if not _is_mark(path.absolute(), root, suites, homes)]
     return (f"not checked: {listed(names)}; {quoted('report')} makes a report again",) if names else ()
 
 
-def _is_mark(path: Path, suites: Collection[Path], homes: Collection[Path]) -> bool:
+def _is_mark(path: Path, root: Path, suites: Collection[Path], homes: Collection[Path]) -> bool:
     """Return whether a file is checked with its suite; in another place the same name says nothing."""
+    if path.name == foreign.FILE and path.parent == root.absolute():
+        return True
     beside = path.name in (origins.FILE, published_tables.NAME)  # the latter is a mismatch
     return (path.name in _MARKS and path.parent in suites) or (beside and path.parent in homes)
 

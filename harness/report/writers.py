@@ -18,6 +18,7 @@ from harness.commands import SPAN, parts
 from harness.errors import UnknownName
 from harness.progress import breaks
 from harness.report.document import Grid, ReportDocument, Section, Value
+from harness.results.foreign import MARK
 from harness.untrusted import Text, escaped, is_formula, one_line, raw_text
 
 if TYPE_CHECKING:
@@ -180,6 +181,8 @@ def write_latex(document: ReportDocument) -> str:
     return latex.write_sections((document.printed or document.sections)(latex.escape))
 
 
+# A figure of others, wherever it is.
+_FOREIGN = rf"\S+{MARK}"
 _STYLES = {"good": "green", "doubtful": "yellow", "bad": "red"}
 # Tones of lines by their first word.
 _TONES = {"ok": "good", "warn": "doubtful", "noisy:": "doubtful", "fail": "bad", "invalid:": "bad"}
@@ -206,7 +209,9 @@ def print_answer(section: Section, console: Console) -> None:
             continue
         console.print(Text(head, style="dim"), soft_wrap=True)
         for line, tone in zip(lines, grid.tones or [""] * len(lines), strict=True):
-            console.print(Text(line, style=_STYLES.get(tone, "")), soft_wrap=True)
+            text = Text(line, style=_STYLES.get(tone, ""))
+            text.highlight_regex(_FOREIGN, "magenta")
+            console.print(text, soft_wrap=True)
     if (section.after or section.notes) and (section.grids or section.lead):
         console.print()
     for line in (*section.after, *section.notes):

@@ -14,10 +14,12 @@ from typing import Annotated
 from pydantic import StringConstraints
 
 from harness.commands import literal
-from harness.driver.records import Cpuset, Envelope, Measurement, Outcome, Scalar, ScenarioParams, digest
+from harness.driver.records import LATER, Cpuset, Envelope, Measurement, Outcome, Scalar, ScenarioParams, digest
 from harness.results.isolation import NAME, Isolation, named
 from harness.untrusted import ForeignText, split_list
 
+# A model on the hub: its name, and its commit if known.
+HubModel = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,199}(@[0-9a-f]{40})?$")]
 IsolationName = Annotated[str, StringConstraints(pattern=f"^{NAME}$")]
 # The system that does nothing: what a query costs on it is the harness's own overhead (measuring rule 23).  As a
 # service: what a query costs on it is its client's and the network's.
@@ -439,7 +441,7 @@ class JobProvenance:
     point, where a suite sweeps the system. ``corpus_documents`` counts what the index was built of, ``data_faults``
     what is wrong with it. ``nominal_memory_bytes`` is the memory that the hardware profile asks for, where it is
     the whole machine and the limit in ``spec.envelope`` is what the host left of it; ``None``: the limit is the
-    profile's.
+    profile's. ``models`` names the models of its parts on the hub, as ``name@revision``.
     """
 
     image_digest: str | None = None
@@ -450,6 +452,7 @@ class JobProvenance:
     corpus_documents: int | None = None
     data_faults: tuple[DataFault, ...] = ()
     nominal_memory_bytes: int | None = None
+    models: tuple[HubModel, ...] | None = field(default=None, metadata=LATER)
 
 
 @dataclass(frozen=True)

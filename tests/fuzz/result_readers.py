@@ -21,13 +21,19 @@ from harness.cli import main
 from harness.evaluation import answer_recall, trec
 from harness.experiments.viability import probe
 from harness.pricing import prices
-from harness.results import origins, pin_lock, reader, seals, suite_record, updates
+from harness.results import foreign, foreign_formats, origins, pin_lock, reader, seals, suite_record, updates
 from harness.results.isolation import CONTAINER
 from tests.fuzz.child import Reader
 
 _JOB = "results/*/planted/*/single_stream/*/*"
 _LOCKED = {"hub": "someone/toy", "revision": "a" * 40, "newest": True, "sha256": {"w/model.bin": "0" * 64}}
 _LOCK = pin_lock.PinLock.model_validate({"systems": {"planted": {"toy": _LOCKED}, "other": {"toy": _LOCKED}}})
+_QUALITIES = (
+    foreign.ForeignQuality(
+        source="mteb", model="org/toy", task="SciFact", split="test", subset="default", measure="nDCG@10", value=0.5,
+        file_sha256="0" * 64,
+    ),
+)  # fmt: skip
 _VERDICT = {"unconstrained": {"jobs": [], "left_out": []}, "jobs": 0, "evidence": [], "version": 1}
 
 
@@ -231,7 +237,51 @@ def _read_passport(folder: Path, _scratch: Path) -> object:
     return row_pricing.price(table, _tariff()).rows
 
 
+def _make_foreign(folder: Path) -> None:
+    make(folder)
+    foreign.write(folder / "results", _QUALITIES, (), {"planted": "org/toy"}, datetime(2026, 11, 30, tzinfo=UTC).date())
+
+
+def _read_foreign(folder: Path, _scratch: Path) -> object:
+    return results_folder.read(folder / "results").table.rows
+
+
+def _make_theirs(folder: Path) -> None:
+    (folder / "org__toy" / "1").mkdir(parents=True)
+    entry = {"hf_subset": "default", "languages": ["eng-Latn"], "main_score": 0.5, "ndcg_at_10": 0.5}
+    task = {"task_name": "SciFact", "dataset_revision": "1", "mteb_version": "1.18.0", "scores": {"test": [entry]}}
+    (folder / "org__toy" / "1" / "SciFact.json").write_text(json.dumps(task))
+    (folder / "org__toy" / "1" / "model_meta.json").write_text(json.dumps({"name": "org/toy", "revision": "1"}))
+    target = {"dataset_id": "d", "dataset_name": "d", "dataset_revision": "1", "split_name": "s", "task_name": "t"}
+    found = {"aggregate_metric": "ndcg@10", "aggregate_metric_value": 0.5}
+    hakari = {"model": {"id": "org/toy", "source": {"revision": "1"}}, "target": target, "evaluation": found}
+    (folder / "h.json").write_text(json.dumps(hakari))
+    (folder / "a.csv").write_text("algorithm,parameters,count,k-nn,qps,dataset\nhnsw,M=16,10,0.9,1000.0,glove\n")
+    config = {
+        "db": "PgVector",
+        "db_config": {"db_label": "x"},
+        "db_case_config": {"M": 16},
+        "case_config": {"case_id": 5},
+    }
+    case = {"metrics": {"qps": 9.5, "recall": 0.9}, "task_config": config, "label": ":)"}
+    (folder / "v.json").write_text(json.dumps({"results": [case]}))
+
+
+def _theirs(source: str, name: str) -> Callable[[Path, Path], object]:
+    return lambda folder, _: foreign_formats.read(source, [folder / name], frozenset({"nDCG@10"}))
+
+
 READERS = (
+    Reader("figures of others", _make_foreign, _read_foreign, (f"results/{foreign.FILE}",), weight=0.3),
+    Reader(
+        "results of MTEB",
+        _make_theirs,
+        _theirs("mteb", "org__toy/1/SciFact.json"),
+        ("org__toy/1/SciFact.json", "org__toy/1/model_meta.json"),
+    ),
+    Reader("results of HAKARI", _make_theirs, _theirs("hakari", "h.json"), ("h.json",)),
+    Reader("results of ann-benchmarks", _make_theirs, _theirs("ann-benchmarks", "a.csv"), ("a.csv",)),
+    Reader("results of VectorDBBench", _make_theirs, _theirs("vectordbbench", "v.json"), ("v.json",)),
     Reader("passports", _make_passport, _read_passport, ("a.yaml",), weight=0.5),
     Reader("stored jobs", make, _read_job, (f"{_JOB}/result.json", *_CONTENT)),
     Reader("suite records", make, _read_suite, ("results/*/suite.json",)),

@@ -41,8 +41,10 @@ FUZZED = {
     *_modules("pricing", "bill dated_files instances prices"),
     *_modules("remote", "archive journal local_results records stage worker"),
     *_modules(
-        "results", "integrity merge origins parquet_pages pin_lock reader samples seals store suite_record updates"
+        "results",
+        "foreign foreign_formats integrity merge origins parquet_pages pin_lock reader samples seals store",
     ),
+    *_modules("results", "suite_record updates"),
 }
 # Module of harness -> what it reads, which no stranger writes.
 OWN = {

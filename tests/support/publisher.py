@@ -50,6 +50,7 @@ class Made:
     staged: float = 1.0
     k: int = 10
     sweep: SweepPoint | None = None
+    models: tuple[str, ...] = ()
 
 
 def put(
@@ -102,6 +103,7 @@ def _put(store: Store, made: Made, job: int, suite: str, queries: tuple[str, ...
         "first_query_s": 0.5,
         "corpus_documents": 1000,
         "sweep": made.sweep,
+        "models": made.models,
         "canary": (sample_records.canary(made.canary_s),) * 2,
     }
     result = sample_records.nested(result, facts)

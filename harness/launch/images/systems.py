@@ -564,6 +564,13 @@ class System(SystemSettings, EngineSettings):
         return digest([self.engine, self.accelerator, assets, prepared, parts, self.build_params])
 
     @property
+    def models(self) -> tuple[str, ...]:
+        """The models of its parts on the hub, as ``name@revision``."""
+        assets = [asset for part in self.parts for asset in part.assets if asset.hub]
+        named = (f"{asset.hub}@{asset.revision}" if asset.revision else f"{asset.hub}" for asset in assets)
+        return tuple(dict.fromkeys(named))
+
+    @property
     def unpinned(self) -> tuple[str, ...]:
         """The names of itself and its components with files without a checksum."""
         return tuple(part.name for part in self.parts if any(asset.unpinned for asset in part.assets))

@@ -219,6 +219,7 @@ def _columns(table: Table, figures: Sequence[Figure], texts: SharedTexts) -> Ite
                 "number": number,
                 "higher": figure.higher,
                 "interval": bool(figure.interval or figure.bounds),
+                "foreign": figure.name in table.foreign,
             }
             yield column(figure.alias, heading, True, figure.alias, figure.told) | own
     for parts in _AFTER:

@@ -62,8 +62,9 @@ function numberInside(row, view, column) {
   }
   const decimals = { rank: 0, score: 2, accuracy: 1 }[name];
   const cold = name === "latency" && row.onePass !== undefined;
+  const shown = number(value, decimals);
   return evidenceButton(name, [
-    number(value, decimals),
+    column.foreign ? element("span", "foreign", `${shown}°`) : shown,
     figure && view.state.intervals && intervalInside(row, view, column),
     cold && element("span", "small", `after ${row.onePass} warm-up queries`),
   ]);

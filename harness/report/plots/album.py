@@ -17,7 +17,7 @@ from harness.analysis.table import Table
 from harness.errors import UnknownName
 from harness.evaluation.per_query import PerQuery
 from harness.report.groups import group_words
-from harness.report.plots import KINDS, curves, load, order_flips, ranking, style
+from harness.report.plots import KINDS, curves, foreign, load, order_flips, ranking, style
 from harness.report.plots import rows as row_plots
 from harness.report.plots.select import Drawing, NoPlot, PlotRows
 from harness.report.plots.style import file_name
@@ -35,7 +35,11 @@ _MAKERS: dict[str, Callable[[PlotRows], Drawing]] = {
     "instances": row_plots.make_instances,
     "load": load.make_load,
     "flips": order_flips.make_flips,
+    "foreign": foreign.make_foreign,
 }
+
+# Beside the picture of cost, where a table has quality of others.
+_THEIRS = ("foreign",)
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,7 @@ def plots_of(
         stem, name = file_name("-".join(words[group])), ", ".join(words[group])
         query = replace(asked, dataset=group.dataset, suite=None, scenario=None)
         rows = PlotRows(replace(table, rows=tuple(of_group)), found, query, styles, name)
-        for kind in kinds:
+        for kind in (*kinds, *(_THEIRS if table.foreign and "cost" in kinds else ())):
             try:
                 pictures.append(Plot(f"{stem}-{kind}", kind, group, _MAKERS[kind](rows)))
             except NoPlot as error:

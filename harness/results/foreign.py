@@ -1,0 +1,125 @@
+"""Figures of others next to stored results, in ``foreign.json``: quality of models, and points of vector searches.
+
+Nothing of it was measured here.  Tables show a quality in a column of its own, marked ``°``; no mean, rank or score
+takes it in.  ``harness import`` writes the file, and :mod:`harness.results.foreign_formats` reads the others' formats.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints
+
+from harness import filesystem
+from harness.config import ConfigModel, validate
+from harness.errors import FileError
+from harness.results import seals
+from harness.untrusted import parse_json, read_whole, reading, to_json
+
+FILE = "foreign.json"
+MARK = "°"
+_MOST_BYTES = 32 << 20
+_REMEDY = "remove it, and import the files again"
+
+# Names of others become headings and names of columns.
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._:@+/()=,*%|&-]{0,199}$")]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+
+
+class ForeignQuality(ConfigModel):
+    """A measure of a model that somebody else reports; ``file_sha256`` is the file's that says so."""
+
+    source: Literal["mteb", "hakari"]
+    model: Name
+    revision: Name | None = None
+    task: Name
+    dataset_revision: Name | None = None
+    split: Name
+    subset: Name
+    measure: Name
+    value: Annotated[float, Field(ge=0, le=1)]
+    file_sha256: Sha256
+
+    @property
+    def column(self) -> str:
+        """The name of its column: ``mteb SciFact nDCG@10``."""
+        subset = "" if self.subset == "default" else f" {self.subset}"
+        return f"{self.source} {self.task}{subset} {self.measure}"
+
+
+class ForeignPoint(ConfigModel):
+    """Recall and queries a second that somebody else reports of a vector search."""
+
+    source: Literal["ann-benchmarks", "vectordbbench"]
+    dataset: Name
+    system: Name
+    setting: Name
+    recall: Annotated[float, Field(ge=0, le=1)]
+    queries_per_s: Annotated[float, Field(gt=0)]
+    file_sha256: Sha256
+
+
+class ForeignFigures(ConfigModel):
+    """Content of ``foreign.json``.
+
+    ``models`` maps a system to ``model@revision``, where its user says so.
+    """
+
+    version: Literal[1] = 1
+    imported: datetime.date
+    models: dict[Name, Name] = Field(default={})
+    qualities: tuple[ForeignQuality, ...] = ()
+    points: tuple[ForeignPoint, ...] = ()
+    seal: Sha256
+
+    def joined(
+        self, qualities: Iterable[ForeignQuality], points: Iterable[ForeignPoint], models: Mapping[str, str]
+    ) -> tuple[tuple[ForeignQuality, ...], tuple[ForeignPoint, ...], dict[str, str]]:
+        """Return its figures with newer ones, which replace figures of the same name."""
+        known = {(each.column, each.split, each.model, each.revision): each for each in (*self.qualities, *qualities)}
+        placed = {(each.source, each.dataset, each.system, each.setting): each for each in (*self.points, *points)}
+        return tuple(known.values()), tuple(placed.values()), {**self.models, **models}
+
+
+def read(results: Path) -> ForeignFigures | None:
+    """Read the figures of others in a results folder; ``None``: there are none.
+
+    Raises:
+        FileError: the file is damaged, or was changed since harness wrote it.
+    """
+    path = results / FILE
+    if not path.is_file():
+        return None
+    with reading(path, _REMEDY, fault="damaged", damage=(OSError, ValueError)):
+        raw = parse_json(read_whole(path, _MOST_BYTES))
+        broken = seals.broken(raw) if isinstance(raw, dict) else None
+    if broken is not None:
+        raise FileError(f"{path}: its seal is {broken[0][:12]}, and its content gives {broken[1][:12]}; {_REMEDY}")
+    return validate(ForeignFigures, raw, path)
+
+
+def write(
+    results: Path,
+    qualities: Iterable[ForeignQuality],
+    points: Iterable[ForeignPoint],
+    models: Mapping[str, str],
+    today: datetime.date,
+) -> ForeignFigures:
+    """Add figures of others to a results folder.
+
+    Raises:
+        FileError: the file there is damaged.
+        StoreError: it cannot be written.
+    """
+    empty = ForeignFigures(imported=today, seal="0" * 64)
+    known, placed, named = (read(results) or empty).joined(qualities, points, models)
+    record = ForeignFigures(imported=today, models=named, qualities=known, points=placed, seal="0" * 64)
+    content = json.loads(record.model_dump_json(exclude_none=True))
+    sealed = {**content, "seal": seals.of(content)}
+    with filesystem.atomic_write(results / FILE) as partial:
+        partial.write_text(to_json(sealed, indent=1) + "\n", encoding="utf-8")
+    return validate(ForeignFigures, sealed, results / FILE)
