@@ -16,7 +16,8 @@ from harness.analysis.table import Cause, Table
 from harness.cli import main
 from harness.jobs import suite, suite_scenarios
 from harness.launch.images import catalog, driver_code
-from harness.launch.images.systems import Asset, EngineFile, SystemFile
+from harness.launch.images.asset import Asset
+from harness.launch.images.systems import EngineFile, SystemFile
 from harness.pricing import instances
 from harness.report import summary
 from harness.untrusted import split_list

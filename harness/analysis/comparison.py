@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.analysis import axes, notes, paired_differences, significance
+from harness.analysis import answer_changes, axes, notes, paired_differences, significance
+from harness.analysis.answer_changes import AnswerChange
 from harness.analysis.paired_differences import LATENCY, Difference, QueryChange, QueryChoice, difference, with_test
 from harness.analysis.table import Row, Validity, ended
 from harness.driver.records import Outcome
-from harness.errors import FileError, UsageError
+from harness.errors import FileError, HarnessError, UsageError
 from harness.estimate import Estimate
 from harness.evaluation.per_query import PerQuery
 from harness.progress import bar
 from harness.results import reader
+from harness.results.reader import StoredJob
 from harness.results.schema import matches
 from harness.stats import Floats
 
@@ -45,7 +47,8 @@ class ComparisonSide:
 class Comparison:
     """Two rows or runs, their differences, and notes on comparing them.
 
-    ``changed``: the queries that differ most by the measure ``by`` (``None``: without a measure).
+    ``changed``: the queries that differ most by the measure ``by`` (``None``: without a measure).  ``answers``: what
+    changed in the answers of stored rows.
     """
 
     a: ComparisonSide
@@ -54,6 +57,13 @@ class Comparison:
     notes: tuple[str, ...]
     by: str | None = None
     changed: tuple[QueryChange, ...] = ()
+    answers: AnswerChange | None = None
+
+    @property
+    def of_one_system(self) -> bool:
+        """Return whether both sides are versions or measurements of one system."""
+        a, b = self.a.row, self.b.row
+        return a is not None and b is not None and a.system.partition("@")[0] == b.system.partition("@")[0]
 
     def of(self, metric: str | None) -> Difference | None:
         """Return the difference in a metric; ``None``: the metric was not compared."""
@@ -145,7 +155,7 @@ def compare_pairs(
     pairs: Sequence[tuple[Row, Row]],
     values: tuple[Mapping[str, PerQuery], Mapping[str, PerQuery]],
     measures: Sequence[str],
-    results: Path,
+    results: tuple[Path, Path],
     count: int,
 ) -> list[Comparison]:
     """Compare pairs of rows, with a bar.
@@ -154,21 +164,43 @@ def compare_pairs(
         pairs: from :func:`pairs`.
         values: by query, of the rows of A and of B.
         measures: names of the measures, as in the rows; queries are listed by the first.
-        results: the folder of A, which has the texts of its queries.
+        results: the folders of A and of B, with their runs; A's has the texts of the queries.
         count: queries to list with the largest gain, and as many with the largest loss.
     """
     measure = next(iter(measures), None)
     texts: dict[str | None, Mapping[str, str]] = {}
     comparisons = []
+    folders = {folder: {path.parent.name: path.parent for path in reader.result_paths(folder)} for folder in {*results}}
+    of_sides = folders[results[0]], folders[results[1]]
     with bar("compare", "pairs") as step:
         for number, (row, other) in enumerate(pairs):
             step(number, len(pairs))
             if count and row.sample_sha256 not in texts:
-                texts[row.sample_sha256] = _texts(results, row)
+                texts[row.sample_sha256] = _texts(results[0], row)
             choice = QueryChoice(measure, count, texts.get(row.sample_sha256, {})) if measure else None
             ours, theirs = values[0].get(row.per_query_key), values[1].get(other.per_query_key)
-            comparisons.append(compare(row, other, ours, theirs, measures, choice))
+            compared = compare(row, other, ours, theirs, measures, choice)
+            comparisons.append(replace(compared, answers=_answers(of_sides, row, other)))
     return comparisons
+
+
+def _answers(folders: tuple[Mapping[str, Path], Mapping[str, Path]], a: Row, b: Row) -> AnswerChange | None:
+    """Return what changed in the answers of two rows; ``None``: a run is missing or cannot be read.
+
+    Args:
+        folders: of the jobs of A's and of B's results, by their keys.
+        a: the reference.
+        b: the row to compare with it.
+    """
+    paths = [folder.get(row.key) for folder, row in zip(folders, (a, b), strict=True)]
+    if not a.outcome is b.outcome is Outcome.OK:
+        return None
+    try:
+        ours, theirs = (StoredJob(path, reader.read_result(path / reader.RESULT)) for path in paths if path)
+        hits_a, hits_b = (reader.read_job_run(job).rankings for job in (ours, theirs))
+        return answer_changes.between(hits_a, hits_b, ours.sample_ids(), min(a.k, b.k))
+    except (HarnessError, ValueError):  # of published rows there is none
+        return None
 
 
 def _texts(results: Path, row: Row) -> Mapping[str, str]:

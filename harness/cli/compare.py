@@ -144,7 +144,7 @@ def compare(
             alike,
             (sides.found_a.per_query, sides.found_b.per_query),
             sides.found_a.table.measures,
-            sides.a.results,
+            (sides.a.results, sides.b.results),
             changed,
         )
         left = len(sides.pairs()) - len(alike)

@@ -161,7 +161,8 @@ class Inputs:
     def _building(self, system: str, language: str | None = None) -> System:
         # Without a profile of builds, all machines are of one platform.
         platform = self.platforms.get(self.suite.build_profile or next(iter(self.platforms), ""))
-        return self.systems[system].for_job("build", gpus=self.build_gpus, language=language, platform=platform)
+        builder = self.systems[system].index_of or system
+        return self.systems[builder].for_job("build", gpus=self.build_gpus, language=language, platform=platform)
 
     def language(self, dataset: str) -> str | None:
         """Return the language of a dataset: by the suite, else by the dataset's folder."""
@@ -350,6 +351,9 @@ def _systems(suite: Suite, names: Iterable[str]) -> dict[str, System]:
         name: known[base].vary(name, params, suite.sweep[base]) if params else known[base]
         for name, (base, params) in points.items()
     }
+    for name, builder in suite.same_index.items():
+        if name in made:
+            made[name] = made[name].model_copy(update={"index_of": builder})
     if suite.service.build and (lacking := [name for name, each in made.items() if INDEX not in each.params]):
         raise UsageError(
             f"{lacking[0]} has no parameter {INDEX!r}, so no index of its own can be built; leave out --build"

@@ -21,6 +21,7 @@ from harness.errors import FileError, UnknownName, UsageError, did_you_mean, nea
 from harness.evaluation import measure_names
 from harness.jobs.suite_scenarios import Mixed, Offline, Scenario, Server
 from harness.launch import service_address
+from harness.launch.images.systems import VERSION
 from harness.pricing import instances
 from harness.pricing.instances import HardwareProfile
 from harness.results.reader import names_folder
@@ -265,6 +266,11 @@ class Suite(ConfigModel):
     )
     restrict: tuple[Restriction, ...] = Field(
         default=(), description="profiles for some systems only, where the suite is not the whole product"
+    )
+    same_index: Pairs = Field(
+        default={},
+        description='a version of a system that reads the index of another version: `[same_index]`, `"tantivy@old" ='
+        ' "tantivy"`; by default each version builds its own ([versions](../guides/add-a-system.md#two-versions))',
     )
     firstp: Pairs = Field(
         default={},
@@ -541,6 +547,13 @@ def _wrong_groups(suite: Suite) -> Iterator[str]:
                 held[system] = key
 
 
+def _wrong_versions(suite: Suite) -> Iterator[str]:
+    """Yield each pair of systems that cannot share an index."""
+    for name, builder in suite.same_index.items():
+        if builder in suite.same_index or name.partition(VERSION)[0] != builder.partition(VERSION)[0]:
+            yield f"key 'same_index': {builder} builds no index that {name} can read; name a version of it that does"
+
+
 def _mistakes(suite: Suite) -> Iterator[str]:
     """Yield each contradiction between the keys of a suite, with its key."""
     names: dict[str, tuple[Iterable[str], tuple[str, ...]]] = {}
@@ -548,6 +561,7 @@ def _mistakes(suite: Suite) -> Iterator[str]:
     names["ec2.instances"] = (suite.ec2.instances, (*suite.profiles, *filter(None, (suite.build_profile,))))
     names["firstp"] = ((*suite.firstp, *suite.firstp.values()), (*suite.systems, *suite.seeds))
     names["exact"] = ((*suite.exact, *suite.exact.values()), suite.systems)
+    names["same_index"] = ((*suite.same_index, *suite.same_index.values()), suite.systems)
     names |= {f"curve.{name}": (systems, suite.systems) for name, systems in suite.curve.items()}
     names |= {f"seeds.{name}": (systems, suite.systems) for name, systems in suite.seeds.items()}
     for index, restriction in enumerate(suite.restrict):
@@ -559,6 +573,7 @@ def _mistakes(suite: Suite) -> Iterator[str]:
         for name in named:
             if name not in declared:
                 yield f"key '{key}': {quoted_name(name)} is not in this suite{nearest_or_known(name, declared)}"
+    yield from _wrong_versions(suite)
     yield from _wrong_groups(suite)
     if "mixed" in suite.scenarios and suite.url is not None:
         yield "key 'scenarios': mixed deletes documents, and the service at `url` is not harness's own; take another"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import resource
 import secrets
 import signal
@@ -55,6 +56,11 @@ SCRATCH = f"rw,noexec,nosuid,nodev,size={_SCRATCH_BYTES},mode=1777"
 _PODMAN_ULIMITS = {"nofile": (resource.RLIMIT_NOFILE, 1 << 16), "nproc": (resource.RLIMIT_NPROC, 1 << 15)}
 
 
+def name_of(job: LaunchRequest) -> str:
+    """Return the beginning of the names of a job's containers; a version's name has a sign that none may have."""
+    return f"harness-{re.sub(r'[^A-Za-z0-9_.-]', '_', job.spec.system)}-{job.spec.kind}-"
+
+
 def create_arguments(job: LaunchRequest, placement: Placement, *, podman: bool = False) -> dict[str, Any]:
     """Return an envelope's limits as arguments of the engine's create call (measuring rules 1, 2, 3, 5)."""
     envelope = job.spec.envelope
@@ -75,7 +81,7 @@ def create_arguments(job: LaunchRequest, placement: Placement, *, podman: bool =
     gpus = [str(index) for index in range(envelope.gpus)]
     return {
         "image": job.prepared.reference,
-        "name": f"harness-{job.spec.system}-{job.spec.kind}-{secrets.token_hex(4)}",
+        "name": f"{name_of(job)}{secrets.token_hex(4)}",
         "labels": {LABEL: this_process()},
         "user": f"{job_user()}:{job_user()}",
         "environment": thread_environment(envelope.cpus),

@@ -218,8 +218,7 @@ class DockerLauncher(Launcher):
 
     def throttle(self, job: LaunchRequest, quota: tuple[int, int]) -> None:
         """Set a CPU quota on the one running container of this job."""
-        name = f"harness-{job.spec.system}-{job.spec.kind}-"
-        for running in self.client.containers.list(filters={"name": name}, ignore_removed=True):
+        for running in self.client.containers.list(filters={"name": container.name_of(job)}, ignore_removed=True):
             if str(job.folder) in {mount["Source"] for mount in running.attrs["Mounts"]}:
                 try:
                     running.update(cpu_quota=quota[0], cpu_period=quota[1])

@@ -19,6 +19,7 @@ from harness.analysis.verdict import ComparisonVerdict
 from harness.driver.records import Outcome
 from harness.estimate import Estimate
 from harness.report.document import (
+    MIB,
     MISSING,
     MOST_LINES,
     Escape,
@@ -95,7 +96,8 @@ def _answer(pairs: Sequence[Comparison], notes: Sequence[str], escape: Escape) -
         rows = [side.row for side in (pair.a, pair.b) if side.row is not None]
         # Lines on causes stand for the findings of noisy rows.
         others = [note for note in (*notes, *pair.notes) if not note.startswith(("A is ", "B is "))]
-        lines = (*_uncorrected(pair, count), *_costs(pair), *_break_even(pair))
+        own = (*_answers(pair), *_resources(pair)) if pair.of_one_system else ()
+        lines = (*own, *_uncorrected(pair, count), *_costs(pair), *_break_even(pair))
         more = f"{together(count, stored=bool(rows))}   {more}" if count > 1 else more
         warnings = at_most((*map(escape, lines), *doubts(rows, escape), *map(escape, others)), MOST_LINES - 2)
         yield Section(lead=(f"A: {a}; B: {b}",), grids=(grid,), notes=(summary(pair, count, escape), *warnings, more))
@@ -194,7 +196,7 @@ def _section(pair: Comparison, count: int, escape: Escape) -> Section:
         title=f"A: {a}; B: {b}",
         lead=(summary(pair, count, escape),),
         grids=(grid_of(pair.differences, differences), *(grid for grid in others if grid.cells)),
-        notes=tuple(map(escape, (*_costs(pair), *_break_even(pair), *pair.notes))),
+        notes=tuple(map(escape, (*_answers(pair), *_resources(pair), *_costs(pair), *_break_even(pair), *pair.notes))),
     )
 
 
@@ -296,6 +298,46 @@ def _costs(pair: Comparison) -> list[str]:
     types = " against ".join(dict.fromkeys(_type(side.row) for side in (pair.b, pair.a) if side.row))
     dates = " and ".join(dict.fromkeys(price.date for price in priced))
     return [f"cost, sequential: US$ {number(usd[1])} against {number(usd[0])} per million queries ({types}, {dates})"]
+
+
+def _answers(pair: Comparison) -> Iterator[str]:
+    """Yield what changed in the answers: how many queries, and how far."""
+    found = pair.answers
+    if found is None:
+        return
+    if not found.changed:
+        yield f"answers: the same {found.depth} hits in the same order for all {found.queries:,} queries"
+        return
+    parts = [f"{found.other_hits:,} have other hits"] if found.other_hits else []
+    parts += [f"{found.reordered:,} the same in another order"] if found.reordered else []
+    yield (
+        f"answers: {found.changed:,} of {found.queries:,} queries changed ({', '.join(parts)}; {found.other_first:,}"
+        f" another first hit); {found.overlap:.2%} of the first {found.depth} hits are the same"
+    )
+
+
+# Figures that one version of a system may change, besides its latency and cost.
+_RESOURCES: tuple[tuple[str, str, Callable[[Row], float | None], float], ...] = (
+    ("CPU of a query", "ms", lambda row: row.cpu.of_system_s.value, 1e3),
+    ("memory", "MiB", lambda row: row.resources.peak_anon_bytes, 1 / MIB),
+    ("index", "MiB", lambda row: row.index.size_bytes, 1 / MIB),
+    ("index build", "s", lambda row: row.index.build_s, 1.0),
+)
+
+
+def _resources(pair: Comparison) -> Iterator[str]:
+    """Yield what B and A need, as the row of each has it."""
+    rows = [side.row for side in (pair.b, pair.a) if side.row is not None]
+    if len(rows) < 2:
+        return
+    found = []
+    for name, unit, read, scale in _RESOURCES:
+        values = [read(row) for row in rows]
+        if None not in values:
+            b, a = (number(value, scale) for value in values)
+            found.append(f"{name} {b} against {a} {unit}")
+    if found:
+        yield f"needs: {', '.join(found)}"
 
 
 def _break_even(pair: Comparison) -> Iterator[str]:
@@ -492,6 +534,7 @@ def _content(pairs: Sequence[Comparison], notes: Sequence[str]) -> dict[str, Any
                 "b": _side(pair.b),
                 "summary": summary(pair, count),
                 "break_even": _paid_back(pair) or None,
+                "answers": dataclasses.asdict(pair.answers) if pair.answers else None,
                 "differences": [_difference(line) for line in pair.differences],
                 "changed_most": {"by": pair.by, "queries": [dataclasses.asdict(query) for query in pair.changed]},
                 "notes": list(pair.notes),

@@ -7,7 +7,7 @@ from harness.report.document import MISSING
 from harness.report.figures import FOREMOST, Figure, FirstScreen
 from harness.results.foreign import MARK
 
-_NONE = Estimate(None)
+_NONE = Estimate(None, reason="no quality of its model was imported")
 
 
 def figure_of_column(name: str) -> Figure:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from rich.cells import cell_len
 
 from harness.commands import command
+from harness.launch.images.asset import Asset
 from harness.launch.images.platforms import PLATFORMS
-from harness.launch.images.systems import LANGUAGE, Asset, System
+from harness.launch.images.systems import LANGUAGE, System
 from harness.report.document import (
     MISSING,
     STAND_IN,

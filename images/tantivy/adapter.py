@@ -77,7 +77,7 @@ class Tantivy(Adapter):
                 progress(number)
         writer.commit()
         writer.wait_merging_threads()
-        built_with.write(index_dir, self._facts())
+        built_with.write(index_dir, {**self._facts(), "tantivy": version("tantivy")})
         progress(len(corpus))
 
     def verify_index(self, corpus: Corpus, index_dir: Path) -> None:
@@ -90,8 +90,9 @@ class Tantivy(Adapter):
         """Map the index.
 
         Raises:
-            ValueError: the index is of another language or version.
+            ValueError: the index has another language, or a format that this version of tantivy cannot read.
         """
+        # tantivy itself refuses another format; versions may share one.
         built_with.check(index_dir, self._facts())
         self._index_dir = index_dir
         # tantivy locks the folder of an index that it opens, and this one is read-only: links to its files are locked.
@@ -173,7 +174,7 @@ class Tantivy(Adapter):
         self._links.cleanup()
 
     def _facts(self) -> dict[str, Scalar]:
-        return {"engine": "tantivy", "tantivy": version("tantivy"), "language": self._language}
+        return {"engine": "tantivy", "language": self._language}
 
 
 def _document(document: Document) -> tantivy.Document:

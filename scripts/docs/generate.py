@@ -21,7 +21,8 @@ from harness.analysis.table import OTHER
 from harness.config import published_folder
 from harness.jobs.suite import CellGroup, Ec2Settings, Expectation, Restriction, Suite, SuiteProtocol
 from harness.jobs.suite_scenarios import Mixed, Offline, Server
-from harness.launch.images.systems import Asset, EngineFile, NotFor, SystemFile
+from harness.launch.images.asset import Asset
+from harness.launch.images.systems import EngineFile, NotFor, SystemFile
 from harness.pricing import prices, serverless
 from harness.pricing.bill import Traffic
 from harness.pricing.instances import HardwareProfile

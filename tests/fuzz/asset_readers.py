@@ -11,7 +11,7 @@ from pathlib import Path
 from harness import filesystem
 from harness.errors import HarnessError
 from harness.launch.images import assets, driver_code, image_archive, pins, sif
-from harness.launch.images.systems import Asset
+from harness.launch.images.asset import Asset
 from harness.remote import stage
 from tests.fuzz.child import NAMED, Reader
 from tests.launch.images import test_image_archive as images

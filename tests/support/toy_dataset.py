@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.launch.images.systems import Asset, System
+from harness.launch.images.asset import Asset
+from harness.launch.images.systems import System
 from tests.support import job_fixtures
 
 _DOCKERFILE = """\

@@ -31,7 +31,8 @@ from harness.containment import inside, open_zip, tar_entries
 from harness.driver.records import digest
 from harness.errors import ImageError, MissingWeights
 from harness.launch.images import locks, platforms, registry
-from harness.launch.images.systems import Asset, System, checksums
+from harness.launch.images.asset import Asset, checksums
+from harness.launch.images.systems import System
 from harness.untrusted import MAX_TEXT, one_line
 
 log = logging.getLogger(__name__)

@@ -31,10 +31,11 @@ from harness.driver.records import digest
 from harness.errors import ImageError
 from harness.launch.connection import engine_errors
 from harness.launch.images import assets, base_image, debian, driver_code, emulation, engine_build, platforms, recipes
+from harness.launch.images.asset import Asset, checksums
 from harness.launch.images.dockerfile import Dockerfile
 from harness.launch.images.engine_build import BuildLimits
 from harness.launch.images.recipes import engine_recipe, recipe
-from harness.launch.images.systems import WHOLE_ENGINE, Asset, System, checksums
+from harness.launch.images.systems import WHOLE_ENGINE, System
 from harness.progress import Progress, silent
 from harness.untrusted import MAX_TEXT, one_line
 

@@ -13,9 +13,9 @@ from harness.commands import quoted
 from harness.config import NAME_PATTERN, data_root, read_toml, validate
 from harness.containment import inside
 from harness.driver.records import Scalar
-from harness.errors import FileError, UnknownName, listed, nearest_or_known
+from harness.errors import FileError, UnknownName, UsageError, listed, nearest_or_known
 from harness.filesystem import without_litter
-from harness.launch.images.systems import PARAMETERS, EngineFile, System, SystemFile
+from harness.launch.images.systems import PARAMETERS, VERSION, EngineFile, System, SystemFile
 from harness.untrusted import ForeignText
 
 # First words of the names of other images: the build of a system that took one would wait for its own lock.
@@ -234,18 +234,44 @@ def named(names: Iterable[str], *folders: Path) -> dict[str, System]:
         FileError: the file of one of them is wrong; wrong files of other systems do no harm.
     """
     wrong: dict[str, FileError] = {}
-    names = list(names)
-    known = systems(*folders, wrong=wrong, only=names)
-    if not {*known, *wrong} >= set(names):  # an error may name any system
+    parts = {name: name.partition(VERSION) for name in names}
+    bases = [base for base, _, _ in parts.values()]
+    known = systems(*folders, wrong=wrong, only=bases)
+    if not {*known, *wrong} >= set(bases):  # an error may name any system
         known = systems(*folders, wrong=wrong)
-    for name in names:
+    for name in bases:
         if name in wrong:
             raise wrong[name]
         if name not in known:
             unset = not folders and not os.environ.get("HARNESS_IMAGES")
             own = "Systems of your own are found once HARNESS_IMAGES names their folder" if unset else ""
             raise UnknownName("system", name, known, f"{quoted('systems')} lists all", besides=own)
-    return {name: known[name] for name in names}
+    return {
+        name: known[base].at_version(version, _version_lock(known[base], version)) if mark else known[base]
+        for name, (base, mark, version) in parts.items()
+    }
+
+
+def _version_lock(system: System, version: str) -> Path:
+    """Return the lock of a version of a system's engine: of the user's folder of this engine, else of the engine's own.
+
+    Raises:
+        UsageError: the version's name is not valid, or there is no such lock.
+    """
+    if not re.fullmatch(NAME_PATTERN, version):
+        raise UsageError(
+            f"{system.name}{VERSION}{version}: write a version as lower-case letters, digits, '.', '_', '-'"
+        )
+    own, name = own_images_dir(), f"requirements{VERSION}{version}.lock"
+    folders = [*([own / system.engine] if own else []), system.engine_dir]
+    for folder in folders:
+        if folder.is_dir() and (lock := inside(folder, name)).is_file():
+            return lock
+    where = folders[0] / name if own else f"{name} in a folder {system.engine}/ that HARNESS_IMAGES/ has"
+    raise UsageError(
+        f"{system.name}{VERSION}{version}: no lock of this version; write {where}, with all packages of"
+        f" {system.engine_dir / 'requirements.lock'} (uv pip compile --generate-hashes)"
+    )
 
 
 def system(name: str, *folders: Path) -> System:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.errors import FileError, ImageError, MissingWeights, UsageError, counted
-from harness.launch.images.systems import Asset, System
+from harness.launch.images.asset import Asset
+from harness.launch.images.systems import System
 from harness.results.pin_lock import LockedFiles, PinLock
 
 if TYPE_CHECKING:

@@ -16,9 +16,10 @@ from tomlkit.items import AoT, Item, KeyType, SingleKey, Table
 from harness import filesystem
 from harness.containment import inside
 from harness.errors import FileError, ImageError, MissingWeights, UsageError
+from harness.launch.images.asset import Asset
 from harness.launch.images.assets import model_file
 from harness.launch.images.catalog import own_images_dir
-from harness.launch.images.systems import Asset, System
+from harness.launch.images.systems import System
 from harness.untrusted import ForeignText, escaped, one_line
 
 log = logging.getLogger(__name__)

@@ -20,10 +20,11 @@ from harness.containment import files_inside, inside
 from harness.driver.records import PROTOCOL_VERSION, digest
 from harness.errors import FileError
 from harness.launch.images import base_image, driver_code
+from harness.launch.images.asset import Asset, checksums
 from harness.launch.images.catalog import images_dir
 from harness.launch.images.dockerfile import IMAGE_ARGUMENTS, Dockerfile, shared_stages
 from harness.launch.images.platforms import AMD64
-from harness.launch.images.systems import PARAMETERS, Asset, System, checksums
+from harness.launch.images.systems import PARAMETERS, System
 
 # The limit of an engine's own files, and of the code that it shares.  Weights and packages come from elsewhere.
 MOST_CODE_BYTES = 512 << 20
@@ -31,7 +32,7 @@ MOST_CODE_BYTES = 512 << 20
 # Files of an engine's folder for people or the host.
 _HOST_ONLY = re.compile(r"engine\.toml|requirements(-[a-z0-9]+)*\.in")
 _GUIDE = page("docs/guides/add-a-system.md")
-_LOCK = re.compile(r"requirements(-[a-z0-9]+)*\.lock")
+_LOCK = re.compile(r"requirements(-[a-z0-9]+)*(@[a-z0-9._-]+)?\.lock")
 
 
 def engine_recipe(system: System, *, lean: bool = False) -> str:

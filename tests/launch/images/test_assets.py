@@ -19,7 +19,8 @@ import pytest
 from harness import filesystem
 from harness.errors import ImageError, StoreError
 from harness.launch.images import assets, registry
-from harness.launch.images.systems import Asset, System
+from harness.launch.images.asset import Asset
+from harness.launch.images.systems import System
 from tests.fuzz import archive_changes
 from tests.support import job_fixtures, package_index, wheel_file
 

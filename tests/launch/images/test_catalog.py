@@ -469,3 +469,45 @@ def test_one_system_is_read_with_its_components_alone(monkeypatch: pytest.Monkey
     assert sorted(read) == sorted((hybrid.name, *(part.name for part in hybrid.components)))
     with pytest.raises(UnknownName, match="Did you mean 'hybrid-minilm'"):
         catalog.system("hybrid-minilmm")
+
+
+def test_a_version_has_a_lock_of_its_own_and_no_other_recipe(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (images / "lucene" / "Dockerfile").write_text("ARG BASE\nFROM ${BASE}\nCOPY driver /opt/harness\n")
+    (images / "lucene" / "adapter.py").write_text("")
+    (images / "lucene" / "requirements.lock").write_text("")
+    before = recipe(catalog.system("bm25", images))
+    lock = images / "lucene" / "requirements@old.lock"
+    lock.write_text("# older\n")
+    monkeypatch.delenv("HARNESS_IMAGES", raising=False)
+    plain, old = catalog.named(["bm25", "bm25@old"], images).values()
+    assert (old.name, old.version, old.lock, old.image) == ("bm25@old", "old", lock, "bm25__old")
+    assert old.engine_image == "lucene__old" and plain.version == "" and plain.engine_image == "lucene"
+    assert recipe(plain) == before != recipe(old), "the lock of a version is in no other image"
+    assert old.params == plain.params
+    own = images / "own" / "lucene"
+    own.mkdir(parents=True)
+    (own / "requirements@old.lock").write_text("# mine\n")
+    monkeypatch.setenv("HARNESS_IMAGES", str(images / "own"))
+    assert catalog.system("bm25@old", images).lock == own / "requirements@old.lock"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("bm25@new", "bm25@new: no lock of this version; write requirements@new.lock in a folder lucene/"),
+        ("bm25@", "write a version as lower-case letters"),
+        ("bm25@../x", "write a version as lower-case letters"),
+        ("bm26@old", "unknown system 'bm26'"),
+    ],
+)
+def test_a_version_without_a_lock_says_where_to_write_it(
+    images: Path, monkeypatch: pytest.MonkeyPatch, name: str, said: str
+) -> None:
+    monkeypatch.delenv("HARNESS_IMAGES", raising=False)
+    with pytest.raises(UsageError, match=re.escape(said)):
+        catalog.system(name, images)
+
+
+def test_a_joined_system_has_no_versions() -> None:
+    with pytest.raises(UsageError, match="hybrid-minilm joins tantivy and minilm; name a version of one of those"):
+        catalog.system("hybrid-minilm").at_version("old", Path("lock"))

@@ -16,7 +16,7 @@ import pytest
 from harness.containment import tar_entries
 from harness.errors import FileError, ImageError
 from harness.launch.images import assets, catalog, pins, recipes
-from harness.launch.images.systems import Asset
+from harness.launch.images.asset import Asset
 from harness.remote import bundle
 from harness.untrusted import ForeignText
 from tests.support.command_line import call

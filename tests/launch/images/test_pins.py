@@ -18,7 +18,7 @@ from harness.cli import main
 from harness.errors import FileError, StoreError
 from harness.launch.images import catalog
 from harness.launch.images import pins as pins_images
-from harness.launch.images.systems import Asset
+from harness.launch.images.asset import Asset
 from tests.support.model_hub import NO_HUB, Hub, chosen, git_hash, serve
 
 OLD, NEW = "a" * 40, "b" * 40

@@ -10,7 +10,7 @@ import pytest
 
 from harness.errors import ImageError
 from harness.launch.images import assets, catalog, registry
-from harness.launch.images.systems import Asset
+from harness.launch.images.asset import Asset
 from tests.support.package_index import PackageIndex, checksum, sdist, serve
 from tests.support.wheel_file import packed as wheel
 
