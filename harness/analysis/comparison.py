@@ -20,6 +20,7 @@ from harness.estimate import Estimate
 from harness.evaluation.per_query import PerQuery
 from harness.progress import bar
 from harness.results import reader
+from harness.results.origins import JobOrigins
 from harness.results.reader import StoredJob
 from harness.results.schema import matches
 from harness.stats import Floats
@@ -170,7 +171,7 @@ def compare_pairs(
     measure = next(iter(measures), None)
     texts: dict[str | None, Mapping[str, str]] = {}
     comparisons = []
-    folders = {folder: {path.parent.name: path.parent for path in reader.result_paths(folder)} for folder in {*results}}
+    folders = {folder: _job_folders(folder) for folder in {*results}}
     of_sides = folders[results[0]], folders[results[1]]
     with bar("compare", "pairs") as step:
         for number, (row, other) in enumerate(pairs):
@@ -184,15 +185,20 @@ def compare_pairs(
     return comparisons
 
 
-def _answers(folders: tuple[Mapping[str, Path], Mapping[str, Path]], a: Row, b: Row) -> AnswerChange | None:
-    """Return what changed in the answers of two rows; ``None``: a run is missing or cannot be read.
+def _job_folders(results: Path) -> dict[tuple[str | None, str], Path]:
+    """Return the folders of stored jobs, by origin and key."""
+    job_origins = JobOrigins([])
+    paths = [path.parent for path in reader.result_paths(results, [])]
+    return {(job_origins.of_job(path), path.name): path for path in paths}
 
-    Args:
-        folders: of the jobs of A's and of B's results, by their keys.
-        a: the reference.
-        b: the row to compare with it.
-    """
-    paths = [folder.get(row.key) for folder, row in zip(folders, (a, b), strict=True)]
+
+# The folders of jobs of A's and of B's results.
+_Folders = tuple[Mapping[tuple[str | None, str], Path], Mapping[tuple[str | None, str], Path]]
+
+
+def _answers(folders: _Folders, a: Row, b: Row) -> AnswerChange | None:
+    """Return what changed in the answers of two rows; ``None``: a run is missing or cannot be read."""
+    paths = [folder.get((row.origin, row.key)) for folder, row in zip(folders, (a, b), strict=True)]
     if not a.outcome is b.outcome is Outcome.OK:
         return None
     try:

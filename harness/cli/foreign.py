@@ -71,6 +71,8 @@ def import_(
     if not isinstance(results, Path):
         raise UsageError("import writes into a folder; name a local one with --results")
     folder = readable(results, cache)
+    if not results_folder.has_suites(folder):
+        raise UsageError(f"{results}: no stored jobs in it; import writes into a folder of your own results")
     rows = results_folder.read(folder).table.rows
     imported = foreign_formats.read(source, list(files), frozenset(measures))
     if not imported.qualities and not imported.points:

@@ -16,7 +16,7 @@ from pydantic import Field, StringConstraints
 
 from harness import filesystem
 from harness.config import ConfigModel, validate
-from harness.errors import FileError
+from harness.errors import FileError, UsageError
 from harness.results import seals
 from harness.untrusted import parse_json, read_whole, reading, to_json
 
@@ -113,6 +113,7 @@ def write(
 
     Raises:
         FileError: the file there is damaged.
+        UsageError: the file would be too large to be read.
         StoreError: it cannot be written.
     """
     empty = ForeignFigures(imported=today, seal="0" * 64)
@@ -120,6 +121,10 @@ def write(
     record = ForeignFigures(imported=today, models=named, qualities=known, points=placed, seal="0" * 64)
     content = json.loads(record.model_dump_json(exclude_none=True))
     sealed = {**content, "seal": seals.of(content)}
+    text = to_json(sealed, indent=1) + "\n"
+    if len(text) > _MOST_BYTES:
+        size = f"{len(text) >> 20:,} MiB of figures; the limit is {_MOST_BYTES >> 20} MiB"
+        raise UsageError(f"{results / FILE}: {size}; import the folders of your own models alone")
     with filesystem.atomic_write(results / FILE) as partial:
-        partial.write_text(to_json(sealed, indent=1) + "\n", encoding="utf-8")
+        partial.write_text(text, encoding="utf-8")
     return validate(ForeignFigures, sealed, results / FILE)

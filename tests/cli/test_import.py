@@ -87,6 +87,13 @@ def test_a_second_file_joins_the_first(harness: Call, tmp_path: Path) -> None:
     assert "mteb SciFact nDCG@10" in shown and "mteb NFCorpus nDCG@10" in shown
 
 
+def test_more_than_a_report_can_read_is_refused(harness: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(foreign, "_MOST_BYTES", 300)
+    done = harness("import", "mteb", "theirs")
+    assert done.exit_code == 2 and "import the folders of your own models alone" in done.stderr
+    assert not Path("results/foreign.json").exists()
+
+
 def test_verify_checks_the_seal(harness: Call, tmp_path: Path) -> None:
     def faults() -> list[str]:
         # The other files have scripted hashes.
@@ -127,6 +134,7 @@ def test_the_page_marks_it(harness: Call, tmp_path: Path) -> None:
         (("mteb", "theirs", "--measures", "P@5"), "no figure in 1 file of mteb: none has P@5; nothing was written"),
         (("mteb", "theirs", "--model", "minilm"), "write SYSTEM=MODEL"),
         (("mteb", "theirs", "--results", "nowhere"), "nowhere"),
+        (("mteb", "theirs", "--results", "santhanam2023"), "import writes into a folder of your own results"),
         (("mteb", "theirs", "--results", "s3://bucket/results"), "name a local one with --results"),
     ],
 )
