@@ -16,7 +16,7 @@ class AnswerChange:
         reordered: queries with the same hits in another order.
         other_hits: queries with other hits.
         other_first: queries, of both kinds, with another first hit.
-        overlap: mean share of A's and B's hits that they have in common (of the longer list); 1: the same hits.
+        overlap: mean share of the hits that A and B have in common, of the longer of their lists.
     """
 
     queries: int
@@ -40,7 +40,7 @@ def between(
     Args:
         a: hits by query, the best first; a query without hits may be missing.
         b: likewise.
-        queries: those that both were asked.
+        queries: the queries that both runs were asked.
         depth: hits that count.
     """
     reordered = other_hits = other_first = 0

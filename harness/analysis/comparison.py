@@ -22,7 +22,7 @@ from harness.progress import bar
 from harness.results import reader
 from harness.results.origins import JobOrigins
 from harness.results.reader import StoredJob
-from harness.results.schema import matches
+from harness.results.schema import base_system, matches
 from harness.stats import Floats
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Comparison:
     def of_one_system(self) -> bool:
         """Return whether both sides are versions or measurements of one system."""
         a, b = self.a.row, self.b.row
-        return a is not None and b is not None and a.system.partition("@")[0] == b.system.partition("@")[0]
+        return a is not None and b is not None and base_system(a.system) == base_system(b.system)
 
     def of(self, metric: str | None) -> Difference | None:
         """Return the difference in a metric; ``None``: the metric was not compared."""
@@ -198,14 +198,14 @@ _Folders = tuple[Mapping[tuple[str | None, str], Path], Mapping[tuple[str | None
 
 def _answers(folders: _Folders, a: Row, b: Row) -> AnswerChange | None:
     """Return what changed in the answers of two rows; ``None``: a run is missing or cannot be read."""
-    paths = [folder.get((row.origin, row.key)) for folder, row in zip(folders, (a, b), strict=True)]
-    if not a.outcome is b.outcome is Outcome.OK:
+    ours, theirs = (folder.get((row.origin, row.key)) for folder, row in zip(folders, (a, b), strict=True))
+    if ours is None or theirs is None or not a.outcome is b.outcome is Outcome.OK:
         return None
     try:
-        ours, theirs = (StoredJob(path, reader.read_result(path / reader.RESULT)) for path in paths if path)
-        hits_a, hits_b = (reader.read_job_run(job).rankings for job in (ours, theirs))
-        return answer_changes.between(hits_a, hits_b, ours.sample_ids(), min(a.k, b.k))
-    except (HarnessError, ValueError):  # of published rows there is none
+        jobs = [StoredJob(path, reader.read_result(path / reader.RESULT)) for path in (ours, theirs)]
+        hits_a, hits_b = (reader.read_job_run(job).rankings for job in jobs)
+        return answer_changes.between(hits_a, hits_b, jobs[0].sample_ids(), min(a.k, b.k))
+    except HarnessError:
         return None
 
 

@@ -26,7 +26,7 @@ def matches(quality: ForeignQuality, model: str) -> bool:
     """Return whether ``model@revision`` has a quality; a revision that one side does not name is any."""
     name, _, revision = model.partition("@")
     return quality.model.lower() == name.lower() and (
-        not revision or quality.revision is None or quality.revision == revision
+        not revision or quality.revision is None or quality.revision.startswith(revision)
     )
 
 
@@ -37,7 +37,7 @@ def other_revisions(qualities: Iterable[ForeignQuality], rows: Iterable[Row], fi
     for system, model in of_systems.items():
         name, _, revision = model.partition("@")
         others = {each.revision for each in known if each.model.lower() == name.lower()} - {None}
-        if revision and others and revision not in others:
+        if revision and others and not any(other.startswith(revision) for other in others if other):
             other = sorted(filter(None, others))[0]
             yield (
                 f"{system} has {name} at {revision[:12]}, and these figures are of {other[:12]}; if the weights are"
@@ -46,10 +46,7 @@ def other_revisions(qualities: Iterable[ForeignQuality], rows: Iterable[Row], fi
 
 
 def with_foreign(table: Table, figures: ForeignFigures | None) -> Table:
-    """Return a table whose rows have the quality that others report of their models.
-
-    Of several splits of a task, the first that the source lists counts.
-    """
+    """Return a table whose rows have the quality that others report of their models."""
     if figures is None or not figures.qualities:
         return table
     rows = tuple(_row(row, figures) for row in table.rows)
@@ -63,7 +60,8 @@ def _row(row: Row, figures: ForeignFigures) -> Row:
     if model is None or row.outcome is not Outcome.OK:
         return row
     found: dict[str, Estimate] = {}
-    for each in figures.qualities:
+    # One of a known revision comes before one that names none.
+    for each in sorted(figures.qualities, key=lambda quality: quality.revision is None):
         if matches(each, model) and each.column not in found:
             at = f" at {each.revision[:12]}" if each.revision else ""
             reason = (

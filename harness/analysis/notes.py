@@ -23,7 +23,7 @@ SEEDS = "means over seeds"
 FOREMOST = (SEEDS, MARK)
 FOREIGN_METHOD = (
     f"{MARK}: quality that others report of a system's model, by their own search: not measured here, and in no rank or"
-    " score."
+    " score. A dash: none of its model was imported."
 )
 # Profiles that one note on the null system names: a longer note would be cut.
 _MOST_PROFILES = 4

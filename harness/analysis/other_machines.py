@@ -30,10 +30,10 @@ from harness.stats import Floats
 # The figure of a row.
 Read = Callable[[Row], float | None]
 
-# Fewest machines for an interval: of three, Student's t is 4.3 times the spread.
+# Fewest machines for an interval: with three, Student's t is 4.3, and the interval says nothing.
 MIN_MACHINES = 4
 
-# Variance of logarithms that are one number, but for rounding.
+# Logarithms with a smaller variance are equal except for rounding.
 _SAME = 1e-20
 
 
@@ -176,8 +176,7 @@ def predicted(logs: Sequence[float] | Floats) -> Estimate:
 
     machines = len(logs)
     if machines < MIN_MACHINES:
-        reason = f"an interval for another machine needs {MIN_MACHINES} machines, there {are(machines)}"
-        return Estimate(None, reason=reason)
+        return Estimate(None, reason=too_few(machines))
     mean, spread = float(np.mean(logs)), float(np.std(logs, ddof=1))
     reach = float(stdtrit(machines - 1, (1 + CONFIDENCE) / 2)) * spread * math.sqrt(1 + 1 / machines)
     return Estimate(math.exp(mean), math.exp(mean - reach), math.exp(mean + reach))
@@ -196,16 +195,17 @@ def machine_share(logs: Sequence[Sequence[float]]) -> Estimate:
 
     groups = [np.asarray(each) for each in logs]
     machines, total = len(groups), sum(map(len, groups))
-    if machines < MIN_MACHINES or total == machines:
+    if machines < MIN_MACHINES:
+        return Estimate(None, reason=too_few(machines))
+    if total == machines:
         return Estimate(None, reason="one process on each machine cannot show the variance between processes")
     each = (total - sum(len(group) ** 2 for group in groups) / total) / (machines - 1)
     grand = float(np.concatenate(groups).mean())
     between = sum(len(group) * (float(group.mean()) - grand) ** 2 for group in groups) / (machines - 1)
     within = sum(float(((group - group.mean()) ** 2).sum()) for group in groups) / (total - machines)
-    if within == 0.0:
-        return (
-            Estimate(None, reason="all processes of a machine have the same value") if between == 0 else Estimate(1.0)
-        )
+    if within < _SAME:
+        same = Estimate(None, reason="all processes of a machine have the same value")
+        return same if between < _SAME else Estimate(1.0)
 
     def share(ratio: float) -> float:
         return max(0.0, (ratio - 1) / (ratio - 1 + each))
@@ -225,9 +225,10 @@ def beyond(pairs: Floats) -> tuple[Estimate, float | None]:
     return predicted(rest), 1 - float(np.var(rest)) / whole if whole > _SAME else None
 
 
-def are(machines: int) -> str:
-    """Return a number of machines in words: ``is 1``, ``are 3``."""
-    return f"{'is' if machines == 1 else 'are'} {machines}"
+def too_few(machines: int) -> str:
+    """Return why this few machines give no interval."""
+    are = "is" if machines == 1 else "are"
+    return f"an interval for another machine needs {MIN_MACHINES} machines, and there {are} {machines}"
 
 
 def _logs(cell: CellOfMachines, read: Read) -> dict[str, float]:

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from harness.analysis.table import (
     Cause,
@@ -33,10 +32,9 @@ from harness.errors import FileError, UsageError
 from harness.estimate import Estimate
 from harness.results import isolation, reader, seals
 from harness.results.reader import StoredJob
-from harness.untrusted import ForeignText, read_whole, reading
+from harness.untrusted import ForeignText, one_line, read_whole, reading
 
 SUFFIXES = (".yaml", ".yml")
-MARK = "passport"
 NOTE = "from a passport: its samples are not here, so no figure of it can be computed again"
 # Some 200 passports.
 _MOST_BYTES = 256 << 10
@@ -45,11 +43,27 @@ _MIB, _GIB = 2**20, 2**30
 _REMEDY = "export the passport again"
 _MISSING = "the passport does not have it"
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._@+/()=,-]{0,199}$")]
+# ConfigModel refuses what is not a printable line.
+Name = Annotated[str, Field(min_length=1, max_length=200)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9A-Za-z:]{1,71}$")]
-Amount = Annotated[float, Field(ge=0)]
-# A value alone, or with the ends of its 95 % interval.
-Numbers = Amount | tuple[Amount, Amount | None, Amount | None]
+# No figure of a search is larger.
+Amount = Annotated[float, Field(ge=0, le=1e15)]
+Count = Annotated[int, Field(ge=0, le=10**12)]
+Day = Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")]
+
+
+def _with_ends(value: Any) -> Any:
+    """Give a number without an interval its missing ends; refuse ends that do not hold it."""
+    numbers = [value, None, None] if isinstance(value, int | float) else value
+    if isinstance(numbers, list) and len(numbers) == 3 and all(isinstance(each, int | float) for each in numbers):
+        middle, low, high = numbers
+        if not low <= middle <= high:
+            raise ValueError(f"{numbers} is no value with the ends of its interval; write [value, low, high]")
+    return tuple(numbers) if isinstance(numbers, list) else numbers
+
+
+# A value, with the ends of its 95 % interval if it has one.
+Numbers = Annotated[tuple[Amount, Amount | None, Amount | None], BeforeValidator(_with_ends)]
 
 
 class MeasuringMachine(ConfigModel):
@@ -57,7 +71,7 @@ class MeasuringMachine(ConfigModel):
 
     cpu: ForeignText
     architecture: ForeignText
-    host_cpus: int
+    host_cpus: Count
     gpu: ForeignText | None = None
     instance_type: ForeignText | None = None
     harness_version: ForeignText
@@ -68,9 +82,9 @@ class EnvelopeFacts(ConfigModel):
     """The envelope."""
 
     profile: Name
-    cpus: Annotated[int, Field(gt=0)]
-    memory_mib: Annotated[int, Field(gt=0)]
-    gpus: Annotated[int, Field(ge=0)] = 0
+    cpus: Annotated[Count, Field(gt=0)]
+    memory_mib: Annotated[Count, Field(gt=0)]
+    gpus: Count = 0
     enforced_by: Name
 
 
@@ -78,10 +92,10 @@ class Protocol(ConfigModel):
     """The protocol: counts of queries, trials and processes, the hits that were asked for, and the target of a load."""
 
     scenario: Name
-    queries: int
-    trials: int
-    processes: int
-    k: int
+    queries: Count
+    trials: Count
+    processes: Count
+    k: Count
     latency_target_ms: Amount | None = None
     percentile: Amount | None = None
 
@@ -89,7 +103,7 @@ class Protocol(ConfigModel):
 class DatedPrice(ConfigModel):
     """The price of the day, and what it makes of a million queries."""
 
-    date: Name
+    date: Day
     instance_type: Name
     usd_per_hour: Amount
     usd_per_million: Numbers | None = None
@@ -116,6 +130,7 @@ class Passport(ConfigModel):
 
     passport: Literal[1] = 1
     system: Name
+    origin: Name | None = None
     suite: Name
     dataset: Name
     hardware: EnvelopeFacts
@@ -149,7 +164,7 @@ class PassportEntry(ConfigModel):
 
     dataset: HubDataset
     value: Amount
-    date: Name
+    date: Day
     source: HubSource | None = None
     notes: ForeignText
     harness: Passport
@@ -226,7 +241,7 @@ def of_row(row: Row, job: StoredJob, measure: str, hub: Hub) -> dict[str, Any]:
     """Return the sealed entry of a priced row.
 
     Args:
-        row: measured, in an envelope.
+        row: one that was measured in an envelope.
         job: the job that names its recipe.
         measure: the measure that is the entry's value.
         hub: names on the hub.
@@ -244,6 +259,7 @@ def of_row(row: Row, job: StoredJob, measure: str, hub: Hub) -> dict[str, Any]:
     passport = {
         "passport": 1,
         "system": row.system,
+        "origin": row.origin,
         "suite": row.suite,
         "dataset": row.dataset,
         "hardware": {
@@ -300,12 +316,14 @@ def of_row(row: Row, job: StoredJob, measure: str, hub: Hub) -> dict[str, Any]:
         "harness": passport,
     }
     whole = _present(entry)
-    return {**whole, "seal": seals.of(whole)}
+    sealed = {**whole, "seal": seals.of(whole)}
+    validate(PassportEntry, sealed, Path("the passport"))  # harness writes nothing that it would refuse
+    return sealed
 
 
 def _refused(row: Row, measure: str) -> str | None:
     """Return why a row can have no passport."""
-    if row.isolation.published or row.isolation.scripted or MARK in row.isolation.mark:
+    if row.isolation.published or row.isolation.scripted or row.isolation.of_passport:
         return "was not measured here; a passport is of stored jobs"
     if row.isolation.attached or row.machine is None:
         return "harness does not know the machine of a service that ran already; a passport names it"
@@ -324,7 +342,7 @@ def _in_words(row: Row) -> str:
 
 
 def _numbers(value: Estimate | float | None, scale: float = 1.0) -> float | list[float | None] | None:
-    """Return a value with the ends of its interval, if it has one, to four digits."""
+    """Return a value with the ends of its interval, if it has one, to six digits."""
     if not isinstance(value, Estimate):
         return None if value is None else _rounded(value * scale)
     if value.value is None:
@@ -334,7 +352,7 @@ def _numbers(value: Estimate | float | None, scale: float = 1.0) -> float | list
 
 
 def _rounded(value: float) -> float:
-    return float(f"{value:.4g}")
+    return float(f"{value:.6g}")
 
 
 def _start(sha256: str | None) -> str | None:
@@ -355,8 +373,17 @@ def _present(value: Any) -> Any:
 
 
 def written(entries: Iterable[Mapping[str, Any]]) -> str:
-    """Return the text of a file with these entries."""
-    return yaml.safe_dump(list(entries), sort_keys=False, default_flow_style=None, allow_unicode=True, width=120)
+    """Return the text of a file with these entries.
+
+    Raises:
+        UsageError: it would be too large to be read.
+    """
+    import yaml  # late: most commands read no passport
+
+    text = yaml.safe_dump(list(entries), sort_keys=False, default_flow_style=None, allow_unicode=True, width=120)
+    if len(text.encode()) > _MOST_BYTES:
+        raise UsageError(f"more than {_MOST_BYTES >> 10} KiB of passports in one file; choose rows with --only")
+    return str(text)
 
 
 def is_in(results: Path) -> bool:
@@ -379,7 +406,11 @@ def read_entry(path: Path, number: int, raw: dict[str, Any]) -> PassportEntry:
     """Read one entry; raises FileError as :func:`read` does."""
     place = f"{path}: entry {number}"
     if (broken := broken_seal(raw)) is not None:
-        raise FileError(f"{place}: its seal is {broken[0][:12]}, and its content gives {broken[1][:12]}; {_REMEDY}")
+        raise FileError(f"{place}: {seals.difference_of(broken)}; {_REMEDY}")
+    passport = raw["harness"]
+    if isinstance(passport, dict) and passport.get("passport", 1) != 1:
+        version = one_line(str(passport["passport"]), 20)
+        raise FileError(f"{place}: a passport of version {version}, and this harness reads 1; update harness")
     return validate(PassportEntry, raw, Path(place))
 
 
@@ -399,7 +430,7 @@ def entries(results: Path) -> list[tuple[Path, int, dict[str, Any]]]:
     """
     found = []
     for path in _files(results):
-        with reading(path, _REMEDY, damage=(OSError, yaml.YAMLError, RecursionError, ValueError)):
+        with reading(path, _REMEDY, damage=(OSError, RecursionError, ValueError)):
             content = _plain(read_whole(path, _MOST_BYTES))
         for number, raw in enumerate(content if isinstance(content, list) else (), start=1):
             if isinstance(raw, dict) and "harness" in raw:
@@ -418,35 +449,53 @@ def _files(results: Path) -> list[Path]:
 
 
 def _plain(content: bytes) -> Any:
-    """Read YAML without references, which can make a small file large, and without deep brackets, which take long."""
+    """Read YAML without references, which can make a small file large, and without deep brackets, which take long.
+
+    Raises:
+        ValueError: it is not such YAML.
+    """
+    import yaml
+
     depth = 0
-    for event in yaml.parse(content, yaml.SafeLoader):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > _MOST_DEEP or isinstance(event, yaml.AliasEvent):
-            raise ValueError("a reference (*name) or deep brackets, which no passport has")
-    return yaml.safe_load(content)
+    try:
+        for event in yaml.parse(content, yaml.SafeLoader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > _MOST_DEEP or isinstance(event, yaml.AliasEvent):
+                raise ValueError("a reference (*name) or deep brackets, which no passport has")
+        return yaml.safe_load(content)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        raise ValueError("not YAML" + (f", from line {mark.line + 1} on" if mark else "")) from error
 
 
-def table(found: Sequence[PassportEntry]) -> Table:
-    """Return passports as rows without prices."""
-    rows = tuple(map(_row, found))
-    return Table(rows, tuple(dict.fromkeys(name for row in rows for name in row.measures)))
+def table(found: Sequence[PassportEntry], measures: Sequence[str] = ()) -> Table:
+    """Return passports as rows without prices; two with one seal are one.
+
+    Args:
+        found: the passports.
+        measures: of the table; by default all of the passports, the first of them as their value.
+    """
+    entries = {entry.seal: entry for entry in found}.values()
+    foremost = [name for entry in entries for name in (entry.dataset.task_id, *entry.harness.measures)]
+    known = {name for entry in entries for name in entry.harness.measures}
+    names = tuple(measures) or tuple(dict.fromkeys(name for name in foremost if name in known))
+    return Table(tuple(_row(entry, names) for entry in entries), names)
 
 
-def _row(entry: PassportEntry) -> Row:
+def _row(entry: PassportEntry, measures: Sequence[str]) -> Row:
     passport, missing = entry.harness, Estimate(None, reason=_MISSING)
     hardware, protocol, machine, hashes = passport.hardware, passport.protocol, passport.machine, passport.hashes
-    enforced = isolation.named(hardware.enforced_by)
     row = Row(
         suite=passport.suite,
         system=passport.system,
         dataset=passport.dataset,
         scenario=protocol.scenario,
         profile=hardware.profile,
-        isolation=replace(enforced, mark=", ".join(filter(None, (enforced.mark, MARK))), sentence=NOTE),
+        isolation=isolation.named(hardware.enforced_by).in_passport(),
         outcome=Outcome.OK,
         validity=passport.validity,
         key=hashes.key,
+        origin=passport.origin,
         started_at=entry.date,
         machine=Machine(
             machine.cpu,
@@ -474,7 +523,7 @@ def _row(entry: PassportEntry) -> Row:
         latency_target_s=None if protocol.latency_target_ms is None else protocol.latency_target_ms / 1e3,
         latency_percentile=protocol.percentile,
         token_model=passport.token_model,
-        measures={name: _estimate(value) for name, value in passport.measures.items()},
+        measures={name: _measure(passport, name) for name in measures},
         latency=Latency(mean_s=missing, p50_s=missing, p95_s=missing, p99_s=missing),
         throughput_qps=missing,
         findings=tuple(
@@ -489,6 +538,10 @@ def _row(entry: PassportEntry) -> Row:
     return row
 
 
-def _estimate(numbers: Numbers, scale: float = 1.0) -> Estimate:
-    value, low, high = numbers if isinstance(numbers, tuple) else (numbers, None, None)
-    return Estimate(value, low, high).map(lambda number: number / scale)
+def _measure(passport: Passport, name: str) -> Estimate:
+    numbers = passport.measures.get(name)
+    return Estimate(None, reason=_MISSING) if numbers is None else Estimate(*numbers)
+
+
+def _estimate(numbers: Numbers, scale: float) -> Estimate:
+    return Estimate(*numbers).map(lambda number: number / scale)

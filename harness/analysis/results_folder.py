@@ -101,14 +101,15 @@ def read(folder: Path, selection: Selection = _WHOLE, *, cache: Path | None = No
     if passport.is_in(folder):
         if selection.override is not None:
             raise UsageError(f"{folder}: a passport has no run to judge again; leave out --qrels and --without-queries")
-        return ReadResults(passport.table(passport.read(folder)), dict)
+        return ReadResults(passport.table(passport.read(folder), selection.measures), dict)
     measures = selection.measures or suite_measures(folder, distances=selection.distances)
     found = _measured(folder, replace(selection, measures=measures), cache)
-    beside = (*suite_record.unreadable(folder), *published.stray(folder))
+    theirs, faults = foreign.read_if_whole(folder)
+    beside = (*suite_record.unreadable(folder), *published.stray(folder), *faults)
     unreadable = (*found.table.unreadable, *map(reader.left_out, beside))
     reader.announce(unreadable)
     table = replace(found.table, rows=_with_told(found.table.rows, folder), unreadable=unreadable)
-    return replace(found, table=foreign_quality.with_foreign(table, foreign.read(folder)))
+    return replace(found, table=foreign_quality.with_foreign(table, theirs))
 
 
 def _with_told(rows: tuple[Row, ...], folder: Path) -> tuple[Row, ...]:
@@ -205,8 +206,8 @@ def _row_cache(
     return RowCache(cache, folder, measures, judged)
 
 
-def has_suites(results: Path) -> bool:
-    """Return whether a place has suites of stored jobs; published tables and passports have none."""
+def may_have_jobs(results: Path) -> bool:
+    """Return whether a place may have stored jobs; published tables and passports have none."""
     return not published.is_in(results) and not passport.is_in(results)
 
 

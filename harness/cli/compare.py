@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from harness.analysis import comparison, gate, published, results_folder
+from harness.analysis import comparison, gate, passport, published, results_folder
 from harness.analysis import recall as overlaps
 from harness.analysis.axes import comparison_group
 from harness.analysis.comparison import Comparison
@@ -135,6 +135,9 @@ def compare(
         raise UsageError("--queries needs run files; name their judgements with --qrels, or leave --queries out")
     else:
         sides = _sides(compared, stored, others, baseline, each_seed=each_seed)
+        for side in (sides.a, sides.b):
+            if passport.is_in(side.results):
+                raise UsageError(f"{side.results}: a passport has no values by query or process; compare whole results")
         if limits:
             sys.exit(_gate(limits, sides, untold, destination))
         alike = [(a, b) for a, b in sides.pairs() if b is not None and comparison_group(a) == comparison_group(b)]

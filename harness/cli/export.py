@@ -28,6 +28,7 @@ from harness.results import merge as merge_results
 from harness.results import reader
 from harness.results.integrity_samples import Mismatch
 from harness.results.schema import matches
+from harness.untrusted import one_line
 
 
 def _actor(name: str | None, team: str | None) -> dict[str, str | None]:
@@ -80,6 +81,10 @@ def export(
         raise UsageError("--actor-name and --actor-team go with --format ir_metadata")
     if form != "passport" and (only is not None or hub != Hub()):
         raise UsageError("--only, --hub-dataset, --hub-task and --source go with --format passport")
+    if hub.source is not None and not hub.source.startswith(("https://", "http://")):
+        raise UsageError(f"--source {hub.source!r}: write an address that begins with https://")
+    if (hub.dataset is None) != (hub.task is None):
+        raise UsageError("--hub-dataset and --hub-task name one task together; give both")
     if form in ("parquet", "sqlite"):
         extras.require("pandas")
     if form == "csv":
@@ -87,9 +92,10 @@ def export(
     elif form == "parquet":
         export_parquet(stored.priced(stored.read()).table, output)
     elif form == "sqlite":
-        table, jobs = stored.priced(stored.read()).table, reader.read_jobs(stored.results)
+        table = stored.priced(stored.read()).table
+        jobs = reader.read_jobs(stored.results) if results_folder.may_have_jobs(stored.results) else ()
         if samples and not jobs:
-            raise UsageError(f"{stored.results}: published tables have no samples; leave --samples out")
+            raise UsageError(f"{stored.results}: no samples in it; leave --samples out")
         export_sqlite(table, jobs, output, samples=samples)
     elif form == "passport":
         _export_passports(stored, output, only, hub)
@@ -103,17 +109,29 @@ def export(
 
 
 def _export_passports(stored: StoredResults, output: Path, only: str | None, hub: Hub) -> None:
-    """Write the passports of the rows that are named."""
+    """Write the passports of the rows that are named; a row that can have none is named on stderr."""
+    if output.suffix not in passport.SUFFIXES:
+        raise UsageError(f"{output}: the name of a passport's file ends in .yaml, by which commands know it")
+    if not results_folder.may_have_jobs(stored.results):
+        raise UsageError(f"{stored.results}: no stored jobs in it, and a passport is of stored jobs")
     table, jobs = stored.priced(stored.read()).table, reader.read_jobs(stored.results)
     by_key = {(job.origin, job.result.key): job for job in jobs}
-    rows = [
-        row for row in table.rows if (only is None or matches(cell_of(row), only)) and (row.origin, row.key) in by_key
-    ]
-    if not rows:
-        raise UsageError(f"--only {only!r} matches no measured row; see `harness report`")
-    entries = [passport.of_row(row, by_key[row.origin, row.key], table.measures[0], hub) for row in rows]
+    named = [row for row in table.rows if only is None or matches(cell_of(row), only)]
+    if not named:
+        raise UsageError(f"--only {only!r} matches no row; see `harness report`")
+    entries, left_out = [], list[str]()
+    for row in named:
+        try:
+            entries.append(passport.of_row(row, by_key[row.origin, row.key], next(iter(table.measures), ""), hub))
+        except UsageError as error:
+            left_out.append(str(error))
+    if not entries:
+        raise UsageError(left_out[0])
+    text = passport.written(entries)
     with new_path(output) as path:
-        path.write_text(passport.written(entries), encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
+    for reason in left_out:
+        say(one_line(f"no passport: {reason}"), err=True)
 
 
 @click.command()

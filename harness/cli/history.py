@@ -131,7 +131,7 @@ def _results(paths: Iterable[Path]) -> Iterator[Path]:
             [each for each in sorted(path.iterdir()) if each.is_dir() and _has_suites(each)] if path.is_dir() else []
         )
         if not inside:
-            raise UsageError(f"{path}: no results in it; name folders that `harness run --results` wrote")
+            raise UsageError(f"{path}: no stored jobs in it; name folders that `harness run --results` wrote")
         yield from inside
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.analysis import published
+from harness.analysis import published, results_folder
 from harness.cli.locations import as_given, mirrored
 from harness.cli.options import cache_option, carbon_options, parsed_by, parsed_late, record_options, results_argument
 from harness.cli.output import FORMATS, PAGE, PICTURES, Destination, destination_options
@@ -94,7 +94,7 @@ view_options = record_options(
 @click.option(
     "--pooled",
     is_flag=True,
-    help="Join merged results of at least four machines: each figure on another machine.",
+    help="Join merged results of at least four machines: each figure on another machine (md, csv or json).",
 )
 @click.option(
     "--reference",
@@ -227,7 +227,7 @@ def _cheapest(request: ReportRequest) -> None:
 def _pooled(request: ReportRequest) -> None:
     """Show the figures on another machine."""
     from harness.analysis import history, other_machines
-    from harness.report.other_machines import pool, pooled_document
+    from harness.report.other_machines import check, pool, pooled_document
     from harness.results import reader
 
     stored, reference = request.stored, request.pooled
@@ -242,10 +242,11 @@ def _pooled(request: ReportRequest) -> None:
             "--pooled has its own columns, in md, csv or json; leave out --layout, --columns, --sort, --currency,"
             " --at-least and other formats"
         )
-    if published.is_in(stored.results):
-        raise UsageError(f"{stored.results}: published tables name no machines; leave --pooled out")
+    if not results_folder.may_have_jobs(stored.results):
+        raise UsageError(f"{stored.results}: no stored jobs in it, so no machines to join; leave --pooled out")
     table = request.read().table
     rows = [row for row in table.rows if row.origin is not None]
+    check(other_machines.cells(rows, {}, {}), reference)  # before every record is read again
     work_s = history.work_s(reader.read_jobs(stored.results), rows)
     cells = other_machines.cells(rows, stored.by_process(rows), work_s)
     request.destination.show_report(pooled_document(pool(table, cells, reference)))
@@ -305,7 +306,7 @@ def _pictures(request: ReportRequest) -> None:
         raise UsageError(f"--layout {request.layout} shapes a table; leave it out to draw pictures")
     found = request.read()
     query = LeaderboardQuery("", found.table.measures[0], amrs=request.amrs)
-    figures = foreign.read(request.stored.results)
+    figures, _ = foreign.read_if_whole(request.stored.results)
     draw(found.table, found.per_query, query, request.destination, points=figures.points if figures else ())
 
 

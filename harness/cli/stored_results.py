@@ -152,7 +152,7 @@ class StoredResults:
 
     def averaged(self, found: ReadResults) -> ReadResults:
         """Replace the rows of each model's seeds by one row."""
-        models = suite_record.read_pairs(self.results, "seeds") if results_folder.has_suites(self.results) else {}
+        models = suite_record.read_pairs(self.results, "seeds") if results_folder.may_have_jobs(self.results) else {}
         if not models:
             return found
         from harness.analysis import seeds  # late: most suites name no seeds
@@ -168,7 +168,7 @@ class StoredResults:
 
     def measure_note(self, table: Table) -> Iterator[str]:
         """Yield why the first of the default measures is shown, and how to choose, where the suites name none."""
-        if self.measures or not results_folder.has_suites(self.results) or suite_record.read_measures(self.results):
+        if self.measures or not results_folder.may_have_jobs(self.results) or suite_record.read_measures(self.results):
             return
         if table.measures:
             other = command("report", as_given(str(self.results), self.cache), measures="nDCG@10")

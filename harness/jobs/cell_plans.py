@@ -111,8 +111,7 @@ class _Estimator:
             queries = protocol.warmup_queries + protocol.sample_size * passes + 2 * protocol.repeats
             jobs = 1 if cell.system in NULL_SYSTEMS else protocol.jobs
             timing = sum((self._model.search(cell, queries) for _ in range(jobs)), _NOTHING)
-            builder = self.inputs.systems[cell.system].for_job("build", gpus=self.inputs.build_gpus)
-            build = self._build(cell, builder) if self.launcher.needs_indexes else _NOTHING
+            build = self._build(cell, self.inputs.building(cell.system)) if self.launcher.needs_indexes else _NOTHING
             plan = self._cell_plan(cell, _NO_DATA, jobs, jobs, timing, build)
             yield plan if build.measured or build.shipped else replace(plan, build_s=None, measured=False)
 

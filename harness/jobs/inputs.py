@@ -145,9 +145,14 @@ class Inputs:
         """Return the system that builds the cell's index: one index serves all profiles."""
         return self._building(cell.system, self.language(cell.dataset))
 
-    def build_image(self, system: str) -> str:
-        """Return the name of the image that builds a system's indexes."""
-        return self._building(system).image
+    def building(self, system: str) -> System:
+        """Return the system that builds a system's indexes, of a language that is not known."""
+        return self._building(system)
+
+    def needed(self, cells: Iterable[Cell]) -> list[str]:
+        """Return the names of the systems that search or build for these cells."""
+        names = dict.fromkeys(cell.system for cell in cells)
+        return list(dict.fromkeys((*names, *(self.suite.same_index.get(name, name) for name in names))))
 
     def _searching(self, system: str, profile: str, language: str | None = None) -> System:
         return self.systems[system].for_job(
@@ -161,8 +166,9 @@ class Inputs:
     def _building(self, system: str, language: str | None = None) -> System:
         # Without a profile of builds, all machines are of one platform.
         platform = self.platforms.get(self.suite.build_profile or next(iter(self.platforms), ""))
-        builder = self.systems[system].index_of or system
-        return self.systems[builder].for_job("build", gpus=self.build_gpus, language=language, platform=platform)
+        return self.systems[self.suite.same_index.get(system, system)].for_job(
+            "build", gpus=self.build_gpus, language=language, platform=platform
+        )
 
     def language(self, dataset: str) -> str | None:
         """Return the language of a dataset: by the suite, else by the dataset's folder."""
@@ -324,8 +330,8 @@ def with_pins(inputs: Inputs, lock: PinLock, folder: Path) -> Inputs:
     Raises:
         UsageError: a measured system's file has named other bytes since.
     """
-    place, measured = folder / pin_lock.FILE, dict.fromkeys(cell.system for cell in inputs.cells)
-    systems = {name: first_use.locked(inputs.systems[name], lock, place) for name in measured}
+    place = folder / pin_lock.FILE
+    systems = {name: first_use.locked(inputs.systems[name], lock, place) for name in inputs.needed(inputs.cells)}
     return replace(inputs, systems={**inputs.systems, **systems})
 
 
@@ -351,9 +357,6 @@ def _systems(suite: Suite, names: Iterable[str]) -> dict[str, System]:
         name: known[base].vary(name, params, suite.sweep[base]) if params else known[base]
         for name, (base, params) in points.items()
     }
-    for name, builder in suite.same_index.items():
-        if name in made:
-            made[name] = made[name].model_copy(update={"index_of": builder})
     if suite.service.build and (lacking := [name for name, each in made.items() if INDEX not in each.params]):
         raise UsageError(
             f"{lacking[0]} has no parameter {INDEX!r}, so no index of its own can be built; leave out --build"

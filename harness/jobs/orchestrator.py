@@ -321,7 +321,8 @@ def _provenance(inputs: Inputs, cell: Cell, prepared: Prepared | ImageError | No
         corpus_documents=dataset.corpus.size,
         data_faults=dataset.faults,
         nominal_memory_bytes=inputs.nominal_bytes.get(cell.profile),
-        models=system.models or None,
+        # What others measure of a model is not what a system that joins it with another answers.
+        models=None if system.components else system.models or None,
     )
 
 
@@ -365,7 +366,7 @@ def _build_assigned(run: _RunState) -> None:
 
 def _pin(run: _RunState, cells: Iterable[Cell]) -> None:
     """Pin the systems of these cells; one that cannot be pinned has no image."""
-    names = (cell.system for cell in cells if not _lacks_weights(run, cell))
+    names = run.inputs.needed(cell for cell in cells if not _lacks_weights(run, cell))
     run.inputs, errors = pin_inputs(run.inputs, run.store, run.launcher, names)
     for system, error in errors.items():
         log.info(f"  {error}")

@@ -21,11 +21,10 @@ from harness.errors import FileError, UnknownName, UsageError, did_you_mean, nea
 from harness.evaluation import measure_names
 from harness.jobs.suite_scenarios import Mixed, Offline, Scenario, Server
 from harness.launch import service_address
-from harness.launch.images.systems import VERSION
 from harness.pricing import instances
 from harness.pricing.instances import HardwareProfile
 from harness.results.reader import names_folder
-from harness.results.schema import NULL_SERVICE, NULL_SYSTEM, PAPERS, Cell, SweepPoint, matches, unmatched
+from harness.results.schema import NULL_SERVICE, NULL_SYSTEM, PAPERS, Cell, SweepPoint, base_system, matches, unmatched
 from harness.results.suite_record import INSTANCE_PATTERN, ToldMachine
 
 # The one profile of a service that runs already, and what its protocol asks less than others.
@@ -269,8 +268,8 @@ class Suite(ConfigModel):
     )
     same_index: Pairs = Field(
         default={},
-        description='a version of a system that reads the index of another version: `[same_index]`, `"tantivy@old" ='
-        ' "tantivy"`; by default each version builds its own ([versions](../guides/add-a-system.md#two-versions))',
+        description="a [version](../guides/add-a-system.md#two-versions) that reads the index of another, where usually"
+        ' each builds its own: `[same_index]`, `"tantivy@old" = "tantivy"`',
     )
     firstp: Pairs = Field(
         default={},
@@ -548,10 +547,11 @@ def _wrong_groups(suite: Suite) -> Iterator[str]:
 
 
 def _wrong_versions(suite: Suite) -> Iterator[str]:
-    """Yield each pair of systems that cannot share an index."""
     for name, builder in suite.same_index.items():
-        if builder in suite.same_index or name.partition(VERSION)[0] != builder.partition(VERSION)[0]:
-            yield f"key 'same_index': {builder} builds no index that {name} can read; name a version of it that does"
+        if base_system(name) != base_system(builder):
+            yield f"key 'same_index': {name} and {builder} are not versions of one system; each builds its own index"
+        elif builder in suite.same_index:
+            yield f"key 'same_index': {builder} builds no index; name the version that builds it"
 
 
 def _mistakes(suite: Suite) -> Iterator[str]:

@@ -57,7 +57,7 @@ _PODMAN_ULIMITS = {"nofile": (resource.RLIMIT_NOFILE, 1 << 16), "nproc": (resour
 
 
 def name_of(job: LaunchRequest) -> str:
-    """Return the beginning of the names of a job's containers; a version's name has a sign that none may have."""
+    """Return the beginning of the names of a job's containers, which may not contain the sign of a version."""
     return f"harness-{re.sub(r'[^A-Za-z0-9_.-]', '_', job.spec.system)}-{job.spec.kind}-"
 
 

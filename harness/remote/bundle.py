@@ -42,8 +42,8 @@ def bundle_entries() -> list[tuple[str, Path | bytes]]:
         files |= {f"{name}/{path.relative_to(folder).as_posix()}": path for path in _files(folder, listed)}
     own = own_images_dir()
     for engine in sorted(own.iterdir()) if own else ():
-        # The user's folder may hold other files, too: only engines and systems are shipped.
-        if engine.is_dir() and ((engine / "engine.toml").is_file() or (engine / "systems").is_dir()):
+        # The user's folder may hold other files, too: only engines, systems and locks of versions are shipped.
+        if engine.is_dir() and any(next(engine.glob(name), None) for name in ("engine.toml", "systems/", "*@*.lock")):
             for path in _files(engine):
                 files[f"{OWN_IMAGES}/{engine.name}/{path.relative_to(engine).as_posix()}"] = path
     files[LOCK] = lock().encode()

@@ -124,7 +124,7 @@ class SuiteRun:
     def run(self) -> RunReport:
         """Do all of it, with the results folder held."""
         # Workers reach no hub, and their images are made here: all is pinned before anything is planned.
-        systems = (cell.system for cell in self.inputs.cells)
+        systems = self.inputs.needed(self.inputs.cells)
         self.inputs, self._unpinned = pin_inputs(self.inputs, self.store, self.client.launcher, systems)
         open_run = self.open_run()
         if open_run is None:

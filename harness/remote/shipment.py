@@ -195,7 +195,7 @@ class Shipper:
         # A worker builds an index of its jobs that no other part has built.
         unbuilt = {(job.cell.system, None): None for job in jobs if index_of(job) not in indexes}
         for system, component in unbuilt | {(build.system, build.component): None for build in builds}:
-            image = ready_images[inputs.build_image(system)]
+            image = ready_images[inputs.building(system).image]
             parts = {part.system.name: part for part in image.components}
             needed += [parts[component]] if component else [image, *parts.values()]
         by_name = {f"{image.system.image} {image.digest}": image for image in needed if self._engine}

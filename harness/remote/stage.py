@@ -164,7 +164,7 @@ def _check_earlier(folder: Path) -> None:
 
 def _pinned(inputs: Inputs, options: RunOptions, launcher: Launcher, folder: Path) -> Inputs:
     """Pin unpinned files of systems as a run does; the folder gets the pins."""
-    store, names = Store(options.results, inputs.suite.name), [cell.system for cell in inputs.cells]
+    store, names = Store(options.results, inputs.suite.name), inputs.needed(inputs.cells)
     if any(inputs.systems[name].unpinned for name in names):
         with store.held():
             inputs, errors = pin_inputs(inputs, store, launcher, names)

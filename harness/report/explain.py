@@ -93,7 +93,7 @@ def row_paragraphs(row: Row, traffic: Traffic = bill.USUAL) -> Iterator[Paragrap
         yield _mark(finding), _finding(finding, with_effect=finding.cause not in said)
         said.add(finding.cause)
     if row.keys:
-        yield STORED_JOBS, ", ".join(row.keys)
+        yield "Job" if row.isolation.of_passport else STORED_JOBS, ", ".join(row.keys)
 
 
 def _other_figures(row: Row) -> Iterator[Paragraph]:
@@ -436,12 +436,19 @@ def _machine(row: Row) -> str:
             return f"{hardware(row)}: {row.isolation.sentence}."
         return "a machine that is not known: these numbers were published."
     parts = (machine.cpu_model, machine.architecture, counted(machine.host_cpus, "CPU"), *machine.gpu_models)
-    return f"{', '.join(map(str, parts))}; profile {row.profile}; {row.isolation.marked(row.isolation.sentence)}."
+    return f"{', '.join(map(str, parts))}; profile {row.profile}; {_enforced(row)}."
+
+
+def _enforced(row: Row) -> str:
+    isolation = row.isolation
+    return isolation.sentence if isolation.of_passport else isolation.marked(isolation.sentence)
 
 
 def _trust(row: Row) -> str:
     if row.outcome is not Outcome.OK:
         return "A failed row has nothing to doubt."
+    if row.isolation.of_passport:
+        return f"{row.validity.value}, as the passport says: no sample is here that could be checked."
     return {
         Validity.CLEAN: "clean: no check found a reason to doubt these numbers.",
         Validity.NOISY: "noisy: the numbers are doubtful, for these reasons.",

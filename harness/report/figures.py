@@ -19,6 +19,7 @@ from harness.report.columns import Column, Kind, optional
 from harness.report.document import MIB, MISSING, Escape, Footnotes, Value, bounded, number
 from harness.report.hardware import size
 
+_NOT_IN_PASSPORT = "the passport does not have it"
 _NOT_MEASURED, _UNSEEN = "not measured", "harness does not see the machine of a service that ran already"
 
 
@@ -205,6 +206,8 @@ Read = str | Callable[[Row], Any]
 
 
 def _reason(row: Row) -> str:
+    if row.isolation.of_passport:
+        return _NOT_IN_PASSPORT
     return _UNSEEN if row.isolation.attached else _NOT_MEASURED
 
 

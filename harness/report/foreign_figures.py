@@ -5,15 +5,16 @@ from __future__ import annotations
 from harness.estimate import Estimate, Varies
 from harness.report.document import MISSING
 from harness.report.figures import FOREMOST, Figure, FirstScreen
-from harness.results.foreign import MARK
+from harness.results.foreign import MARK, parts_of
 
-_NONE = Estimate(None, reason="no quality of its model was imported")
+# A note of the table says what a dash means.
+_NONE = Estimate(None)
 
 
 def figure_of_column(name: str) -> Figure:
     """Return the figure of a column (``mteb SciFact nDCG@10``)."""
-    source, *task, measure = name.split(" ")
-    heading = f"{measure} {' '.join(task)} ({source}){MARK}"
+    source, task, measure = parts_of(name)
+    heading = f"{measure} {task} ({source}){MARK}"
     return Figure(
         name=name,
         meaning=f"{measure} that {source} reports of the row's model (a fraction): not measured here",

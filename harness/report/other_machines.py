@@ -28,6 +28,7 @@ from harness.report.document import (
     joined_by_and,
     lines_of_records,
     number,
+    price_facts,
     with_ends,
 )
 from harness.report.figures import Figure, Place, Prices
@@ -43,9 +44,10 @@ METHOD = (
     "on another machine: the median of the machines, and an interval that holds what this suite would measure on"
     " another machine of their kind in 95 of 100 cases. A figure's logarithm has a random effect of its machine"
     " (normal); the interval is a prediction, by Student's t.",
-    "by fixed work: the same for a machine whose fixed processor work (the canary) takes that long; by the reference:"
-    " times the reference's figure there. Each is taken off with slope 1. How much of the variance between machines it"
-    " explains is said; none: it only adds noise.",
+    "fixed work: the same for a machine whose fixed processor work (the canary) takes that long. times a reference: a"
+    " multiple of that system's figure on the same machine. Both assume that a machine twice as slow there is twice as"
+    " slow here. explained: the share of the variance between machines that the covariate explains; none: it only adds"
+    " noise.",
     "share of machines: of the variance of one process's value, the share that is between machines (intraclass"
     " correlation; interval by F).",
 )
@@ -69,8 +71,9 @@ class PooledGroup:
 
 @dataclass(frozen=True)
 class PooledResults:
-    """Merged results, joined across machines."""
+    """Merged results, joined across machines; ``prices``: the facts behind their costs."""
 
+    prices: Mapping[str, str]
     cells: Sequence[CellOfMachines]
     figures: tuple[Figure, ...]
     groups: tuple[PooledGroup, ...]
@@ -81,13 +84,13 @@ def pool(table: Table, cells: Sequence[CellOfMachines], named_reference: str = "
 
     Args:
         table: the priced table of the cells' rows.
-        cells: of its rows.
+        cells: the cells of its rows.
         named_reference: the covariate for all cells; empty: the quickest system of each group.
 
     Raises:
         UsageError: no cell has enough machines, or none has the named reference.
     """
-    _check(cells, named_reference)
+    check(cells, named_reference)
     rows = [each.row for cell in cells for each in cell.rows.values()]
     figures = tuple(
         figure
@@ -103,6 +106,7 @@ def pool(table: Table, cells: Sequence[CellOfMachines], named_reference: str = "
     for cell in cells:
         groups[cell.group, cell.profile].append(cell)
     return PooledResults(
+        price_facts(table),
         cells,
         figures,
         tuple(
@@ -149,7 +153,8 @@ def reader(figure: Figure) -> Read:
     return read
 
 
-def _check(cells: Sequence[CellOfMachines], named_reference: str) -> None:
+def check(cells: Sequence[CellOfMachines], named_reference: str) -> None:
+    """Raise UsageError if no cell has enough machines, or none has the named reference."""
     most = max((len(cell.rows) for cell in cells), default=0)
     if most == 0:
         raise UsageError(
@@ -175,7 +180,8 @@ def pooled_document(pooled: PooledResults) -> ReportDocument:
         content=lambda: {
             "pooled_version": POOLED_VERSION,
             "confidence": CONFIDENCE,
-            "notes": list(_notes(pooled.cells)),
+            "prices": dict(pooled.prices),
+            "notes": list(_notes(pooled)),
             "method": list(METHOD),
             "figures": records,
         },
@@ -188,7 +194,7 @@ def _answer(pooled: PooledResults, escape: Escape) -> Iterator[Section]:
     """Yield the latency and the cost of each group of cells."""
     shown = {figure.alias: figure for figure in pooled.figures}
     latency, cost = shown.get(LATENCY), shown.get(row_figures.COST)
-    notes = [*map(escape, _notes(pooled.cells)), "every figure, and what the speed of a machine explains: --wide"]
+    notes = [*map(escape, _notes(pooled)), "every figure, and what the speed of a machine explains: --wide"]
     for group in pooled.groups:
         columns = [
             ("system", False, lambda cell: escape(cell.system)),
@@ -223,8 +229,8 @@ def _whole(pooled: PooledResults, escape: Escape) -> Iterator[Section]:
             ("figure", False, lambda each: _named(each[1])),
             ("machines", True, lambda each: str(each[2].machines)),
             ("on another machine (95 %)", True, lambda each: bounded(each[2].elsewhere)),
-            ("where fixed work takes, ms", True, lambda each: number(each[2].work_s, 1e3)),
-            ("it is", True, lambda each: bounded(each[2].at_work)),
+            ("ms of fixed work", True, lambda each: number(each[2].work_s, 1e3)),
+            ("there (95 %)", True, lambda each: bounded(each[2].at_work)),
             ("explained", True, lambda each: _percent(each[2].explained_by_work)),
             (f"times {reference}", True, lambda each: bounded(each[2].times_reference)),
             ("explained", True, lambda each: _percent(each[2].explained_by_reference)),
@@ -234,7 +240,7 @@ def _whole(pooled: PooledResults, escape: Escape) -> Iterator[Section]:
         yield Section(
             lead=(escape(f"{group.dataset} {group.scenario} {group.profile}"),), grids=(grid_of(rows, columns, keys=2),)
         )
-    yield Section(notes=(*map(escape, _notes(pooled.cells)), *METHOD))
+    yield Section(notes=(*map(escape, _notes(pooled)), *METHOD))
 
 
 def _named(figure: Figure) -> str:
@@ -245,23 +251,34 @@ def _percent(share: float | None) -> str:
     return MISSING if share is None else "none" if share < 0 else f"{share * 100:.0f} %"
 
 
-def _notes(cells: Sequence[CellOfMachines]) -> Iterator[str]:
+def _notes(pooled: PooledResults) -> Iterator[str]:
     """Yield what a person must know of the machines, the worst first."""
-    for cell in cells:
-        if cell.failed:
-            ends = Counter(cell.failed.values())
-            of = len(cell.rows) + len(cell.failed)
-            text = joined_by_and([f"{end} on {count}" for end, count in ends.items()])
-            yield f"{cell.system} {cell.profile}: {text} of {counted(of, 'machine')}; its figures are of the others"
-        elif len(cell.rows) < MIN_MACHINES:
-            there = other_machines.are(len(cell.rows))
-            yield f"{cell.system} {cell.profile}: an interval needs {MIN_MACHINES} machines, there {there}"
-    doubted = Counter(f"{word} on {origin}" for cell in cells for origin, word in cell.doubted.items())
+    for cell in pooled.cells:
+        name, left = f"{cell.system} {cell.profile}", len(cell.rows)
+        ends = joined_by_and([f"{end} on {count}" for end, count in Counter(cell.failed.values()).items()])
+        parts = [f"{ends} of {counted(left + len(cell.failed), 'machine')}"] if cell.failed else []
+        if left < MIN_MACHINES:
+            parts.append(other_machines.too_few(left))
+        elif cell.failed:
+            parts.append(f"its figures are of the other {left}")
+        if parts:
+            yield f"{name}: {'; '.join(parts)}"
+        jobs = Counter(tuple(sorted(each.row.keys)) for each in cell.rows.values())
+        if len(jobs) > 1:
+            yield (
+                f"{name}: {left - jobs.most_common(1)[0][1]} of {counted(left, 'machine')} measured another job (other"
+                " parameters, packages or harness), and count as well"
+            )
+    for group in pooled.groups:
+        if group.reference is not None and len(group.reference.rows) < MIN_MACHINES:
+            reference = group.reference
+            yield f"{reference.system} {group.profile} is no reference: {other_machines.too_few(len(reference.rows))}"
+    doubted = Counter(f"{word} on {origin}" for cell in pooled.cells for origin, word in cell.doubted.items())
     if doubted:
         named = [f"{text} ({counted(count, 'row')})" for text, count in doubted.most_common(_NAMED)]
         more = len(doubted) - len(named)
-        yield f"in doubt, and counted: {', '.join(named)}{f', and {more} more' if more else ''}"
-    machines = {origin: each.row.machine for cell in cells for origin, each in cell.rows.items()}
+        yield f"these rows are in doubt, and they count: {', '.join(named)}{f', and {more} more' if more else ''}"
+    machines = {origin: each.row.machine for cell in pooled.cells for origin, each in cell.rows.items()}
     processors = Counter(machine.processor for machine in machines.values() if machine is not None)
     if processors:
         processor, count = processors.most_common(1)[0]
@@ -270,6 +287,12 @@ def _notes(cells: Sequence[CellOfMachines]) -> Iterator[str]:
                 f"{count} of {counted(len(machines), 'machine')} have the processor {processor}; an interval is right"
                 " for a machine from the same mix, and harness cannot see whether two origins are one machine"
             )
+    types = dict.fromkeys(
+        each.row.price.instance_type for cell in pooled.cells for each in cell.rows.values() if each.row.price
+    )
+    if types:
+        place = f"{pooled.prices['region']}, {pooled.prices['term']}, {pooled.prices['date']}"
+        yield f"US$: priced on {', '.join(types)} in {place}"
 
 
 def _record(group: PooledGroup, cell: CellOfMachines, figure: Figure) -> dict[str, Value]:

@@ -45,7 +45,11 @@ def verification_document(looked_at: str, mismatches: Sequence[Mismatch], notes:
         lines = [f"fail  {escape(str(mismatch))}" for mismatch in mismatches[:most]]
         lines += [f"{len(mismatches) - most:,} more: --wide"] if len(mismatches) > most else []
         lines += [f"note  {escape(note)}" for note in notes]
-        total = f"{len(mismatches):,} do not follow" if mismatches else "all follows"
+        total = (
+            f"{len(mismatches):,} {'does' if len(mismatches) == 1 else 'do'} not follow"
+            if mismatches
+            else "all follows"
+        )
         return Section(notes=(*lines, f"{looked_at}: {total}"))
 
     return ReportDocument(
@@ -114,18 +118,20 @@ def _foreign(root: Path) -> Iterator[Mismatch]:
 
 def _passports(root: Path) -> Verified:
     """Check the seals of passports, and say what they can prove."""
-    mismatches, keys = [], []
-    for path, number, raw in passport.entries(root):
+    mismatches, keys, entries = [], list[str](), passport.entries(root)
+    count = len(entries)
+    for path, number, raw in entries:
         if (broken := passport.broken_seal(raw)) is not None:
             mismatches.append(Mismatch(f"{path.name}: entry {number}: seal", *broken))
         else:
             keys.append(passport.read_entry(path, number, raw).harness.hashes.key)
+    keys = list(dict.fromkeys(key[:12] for key in keys))
     notes = (
         "a seal proves that nothing changed by accident since the export; a person can seal any figure",
         "no samples are here: `harness verify` recomputes the figures in the results folder that has the key",
-        f"the same job, measured anywhere, has the key {', '.join(key[:12] for key in keys)}" if keys else "",
+        f"the same job, measured anywhere, has the key {listed(keys)}" if keys else "",
     )
-    return Verified(counted(len(keys) + len(mismatches), "passport"), tuple(mismatches), tuple(filter(None, notes)))
+    return Verified(f"{counted(count, 'passport')}, the seals alone", tuple(mismatches), tuple(filter(None, notes)))
 
 
 def _notes(root: Path, suites: Collection[Path], others: Sequence[Path]) -> tuple[str, ...]:

@@ -46,9 +46,15 @@ class ForeignQuality(ConfigModel):
 
     @property
     def column(self) -> str:
-        """The name of its column: ``mteb SciFact nDCG@10``."""
-        subset = "" if self.subset == "default" else f" {self.subset}"
-        return f"{self.source} {self.task}{subset} {self.measure}"
+        """The name of its column: ``mteb SciFact nDCG@10``, with subset and split where they are not the usual ones."""
+        others = [name for name in (self.subset, self.split) if name not in ("default", "test", *self.task.split("/"))]
+        return " ".join((self.source, self.task, *others, self.measure))
+
+
+def parts_of(column: str) -> tuple[str, str, str]:
+    """Return source, task and measure of a column's name."""
+    source, *task, measure = column.split(" ")
+    return source, " ".join(task), measure
 
 
 class ForeignPoint(ConfigModel):
@@ -74,15 +80,17 @@ class ForeignFigures(ConfigModel):
     models: dict[Name, Name] = Field(default={})
     qualities: tuple[ForeignQuality, ...] = ()
     points: tuple[ForeignPoint, ...] = ()
-    seal: Sha256
+    # Empty until it is written.
+    seal: Sha256 | Literal[""] = ""
 
     def joined(
         self, qualities: Iterable[ForeignQuality], points: Iterable[ForeignPoint], models: Mapping[str, str]
     ) -> tuple[tuple[ForeignQuality, ...], tuple[ForeignPoint, ...], dict[str, str]]:
-        """Return its figures with newer ones, which replace figures of the same name."""
-        known = {(each.column, each.split, each.model, each.revision): each for each in (*self.qualities, *qualities)}
+        """Return its figures with newer ones, which replace figures of the same name; an empty model is removed."""
+        known = {(each.column, each.model, each.revision): each for each in (*self.qualities, *qualities)}
         placed = {(each.source, each.dataset, each.system, each.setting): each for each in (*self.points, *points)}
-        return tuple(known.values()), tuple(placed.values()), {**self.models, **models}
+        named = {system: model for system, model in {**self.models, **models}.items() if model}
+        return tuple(known.values()), tuple(placed.values()), named
 
 
 def read(results: Path) -> ForeignFigures | None:
@@ -98,8 +106,16 @@ def read(results: Path) -> ForeignFigures | None:
         raw = parse_json(read_whole(path, _MOST_BYTES))
         broken = seals.broken(raw) if isinstance(raw, dict) else None
     if broken is not None:
-        raise FileError(f"{path}: its seal is {broken[0][:12]}, and its content gives {broken[1][:12]}; {_REMEDY}")
+        raise FileError(f"{path}: {seals.difference_of(broken)}; {_REMEDY}")
     return validate(ForeignFigures, raw, path)
+
+
+def read_if_whole(results: Path) -> tuple[ForeignFigures | None, tuple[FileError, ...]]:
+    """Read the figures of others in a results folder, with the error about a damaged file, which is left out."""
+    try:
+        return read(results), ()
+    except FileError as error:
+        return None, (error,)
 
 
 def write(
@@ -116,10 +132,10 @@ def write(
         UsageError: the file would be too large to be read.
         StoreError: it cannot be written.
     """
-    empty = ForeignFigures(imported=today, seal="0" * 64)
+    empty = ForeignFigures(imported=today)
     known, placed, named = (read(results) or empty).joined(qualities, points, models)
-    record = ForeignFigures(imported=today, models=named, qualities=known, points=placed, seal="0" * 64)
-    content = json.loads(record.model_dump_json(exclude_none=True))
+    record = ForeignFigures(imported=today, models=named, qualities=known, points=placed)
+    content = json.loads(record.model_dump_json(exclude_none=True, exclude={"seal"}))
     sealed = {**content, "seal": seals.of(content)}
     text = to_json(sealed, indent=1) + "\n"
     if len(text) > _MOST_BYTES:

@@ -9,6 +9,7 @@ import csv
 import gzip
 import hashlib
 import io
+import itertools
 import json
 import lzma
 import math
@@ -16,6 +17,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +25,11 @@ from pydantic import ValidationError
 
 from harness.errors import FileError, UsageError
 from harness.results.foreign import ForeignPoint, ForeignQuality
-from harness.untrusted import mistake, read_whole, reading
+from harness.untrusted import mistake, one_line, read_whole, reading
 
 # An MTEB file of a multilingual task has some 10 MB.
 _MOST_BYTES = 64 << 20
+_MOST_META_BYTES = 1 << 20
 _MOST_FILES = 100_000
 META = "model_meta.json"
 _MEASURES = {"ndcg": "nDCG", "mrr": "RR", "recall": "R", "precision": "P", "map": "AP"}
@@ -58,7 +61,7 @@ class _File:
     path: Path
     content: bytes
 
-    @property
+    @cached_property
     def sha256(self) -> str:
         return hashlib.sha256(self.content).hexdigest()
 
@@ -86,31 +89,35 @@ def read(source: str, paths: list[Path], measures: frozenset[str]) -> Imported:
         UsageError: there are no files, or too many.
     """
     suffixes, read_one = SOURCES[source]
-    files = [
-        file
-        for path in paths
-        for file in (sorted(path.rglob("*")) if path.is_dir() else [path])
-        if not path.is_dir() or (file.name.endswith(suffixes) and file.name != META and file.is_file())
-    ]
+    files = sorted(itertools.islice(_files(paths, suffixes), _MOST_FILES + 1))
     if not 0 < len(files) <= _MOST_FILES:
         raise UsageError(f"{len(files):,} files of {source}; give 1 to {_MOST_FILES:,} {' or '.join(suffixes)} files")
     qualities, points, without = [], [], 0
     for path in files:
-        with reading(path, "name a file of it"):
+        with reading(path, f"name a result of {source}"):
             file = _File(path, read_whole(path, _MOST_BYTES, links=True))
         try:
-            found = list(read_one(file))
+            taken = list(read_one(file, measures))
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, csv.Error) as error:
-            said = mistake(error) if isinstance(error, ValidationError) else f"no {error}"
-            raise FileError(f"{path}: not a result of {source}: {said[:200]}") from error
-        taken = [each for each in found if isinstance(each, ForeignPoint) or each.measure in measures]
+            said = mistake(error) if isinstance(error, ValidationError) else f"{type(error).__name__}: {error}"
+            raise FileError(f"{path}: not a result of {source} ({one_line(said, 200)}); leave it out") from error
         without += not taken
         qualities += [each for each in taken if isinstance(each, ForeignQuality)]
         points += [each for each in taken if isinstance(each, ForeignPoint)]
     return Imported(tuple(qualities), tuple(points), len(files), without)
 
 
-def _mteb(file: _File) -> Iterator[ForeignQuality]:
+def _files(paths: list[Path], suffixes: tuple[str, ...]) -> Iterator[Path]:
+    """Yield files, and the results in folders."""
+    for path in paths:
+        if not path.is_dir():
+            yield path
+            continue
+        named = (file for file in path.rglob("*") if file.name.endswith(suffixes) and file.name != META)
+        yield from (file for file in named if file.is_file())
+
+
+def _mteb(file: _File, measures: frozenset[str]) -> Iterator[ForeignQuality]:
     """Yield the figures of a task; before version 1.11 its splits are at the top, and subsets in them."""
     content = file.json()
     model, revision = _mteb_model(file.path)
@@ -123,7 +130,9 @@ def _mteb(file: _File) -> Iterator[ForeignQuality]:
     for split, entries in scores.items():
         for entry in entries:
             for name, value in entry.items():
-                if (found := _OF_MTEB.fullmatch(name)) and _is_number(value):
+                found = _OF_MTEB.fullmatch(name)
+                measure = f"{_MEASURES[found[1]]}@{found[2]}" if found else ""
+                if measure in measures and _is_number(value):
                     yield ForeignQuality(
                         source="mteb",
                         model=model,
@@ -132,7 +141,7 @@ def _mteb(file: _File) -> Iterator[ForeignQuality]:
                         dataset_revision=content.get("dataset_revision"),
                         split=split,
                         subset=entry.get("hf_subset", "default"),
-                        measure=f"{_MEASURES[found[1]]}@{found[2]}",
+                        measure=measure,
                         value=value,
                         file_sha256=file.sha256,
                     )
@@ -147,26 +156,33 @@ def _old_entries(split: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _mteb_model(path: Path) -> tuple[str, str | None]:
     """Return model and revision: by ``model_meta.json`` in its folder, else by the folders' names."""
-    meta = path.parent / META
     name: str | None = path.absolute().parent.parent.name.replace("__", "/")
     revision: str | None = path.absolute().parent.name
-    if meta.is_file():
-        with reading(meta, "remove it; the folders name the model too"):
-            about = _File(meta, read_whole(meta, _MOST_BYTES, links=True)).json()
-        if isinstance(about, dict):
-            name, revision = about.get("name") or name, about.get("revision")
+    if (about := _meta(path.parent / META)) is not None:
+        name, revision = about.get("name") or name, about.get("revision")
     if not name or name in _UNKNOWN_MODELS:
         raise FileError(f"{path}: names no model; keep the folders MODEL/REVISION/ around it, or {META} beside it")
     return name, None if revision in _UNKNOWN_MODELS else revision
 
 
-def _hakari(file: _File) -> Iterator[ForeignQuality]:
+@cache
+def _meta(path: Path) -> dict[str, Any] | None:
+    """Return what MTEB says of a model in the folder of its results, if it says something."""
+    if not path.is_file():
+        return None
+    with reading(path, "remove it; the folders name the model too"):
+        about = _File(path, read_whole(path, _MOST_META_BYTES, links=True)).json()
+    return about if isinstance(about, dict) else None
+
+
+def _hakari(file: _File, measures: frozenset[str]) -> Iterator[ForeignQuality]:
     """Yield the figure of a task for the vectors as they are, not cut or quantised."""
     content = file.json()
     about, target, evaluation = content["model"], content["target"], content["evaluation"]
     found = _OF_HAKARI.fullmatch(evaluation["aggregate_metric"])
     value = evaluation["aggregate_metric_value"]
-    if found is None or not _is_number(value):
+    measure = f"{_MEASURES[found[1].lower()]}@{found[2]}" if found else ""
+    if measure not in measures or not _is_number(value):
         return
     dataset = target.get("dataset_id") or target["dataset_name"]
     yield ForeignQuality(
@@ -177,17 +193,17 @@ def _hakari(file: _File) -> Iterator[ForeignQuality]:
         dataset_revision=target.get("dataset_revision"),
         split=target["split_name"],
         subset="default",
-        measure=f"{_MEASURES[found[1].lower()]}@{found[2]}",
+        measure=measure,
         value=value,
         file_sha256=file.sha256,
     )
 
 
-def _ann_benchmarks(file: _File) -> Iterator[ForeignPoint]:
+def _ann_benchmarks(file: _File, _measures: frozenset[str]) -> Iterator[ForeignPoint]:
     """Yield the lines of the CSV that ``data_export.py`` writes; columns are found by their names."""
     lines = csv.DictReader(io.StringIO(file.content.decode("utf-8"), newline=""))
     if not {"algorithm", "parameters", "k-nn", "qps", "dataset"} <= set(lines.fieldnames or ()):
-        raise ValueError("columns algorithm, parameters, k-nn, qps and dataset")
+        raise ValueError("it lacks a column of algorithm, parameters, k-nn, qps and dataset")
     for line in lines:
         recall, queries_per_s = float(line["k-nn"]), float(line["qps"])
         if _is_number(recall) and _is_number(queries_per_s) and queries_per_s > 0:
@@ -202,7 +218,7 @@ def _ann_benchmarks(file: _File) -> Iterator[ForeignPoint]:
             )
 
 
-def _vectordbbench(file: _File) -> Iterator[ForeignPoint]:
+def _vectordbbench(file: _File, _measures: frozenset[str]) -> Iterator[ForeignPoint]:
     """Yield the cases that ended well and have both numbers."""
     for result in file.json()["results"]:
         metrics, task = result["metrics"], result["task_config"]
@@ -232,7 +248,9 @@ def _is_number(value: Any) -> bool:
 
 
 # What each source writes: the ends of its files' names, and their reader.
-SOURCES: dict[str, tuple[tuple[str, ...], Callable[[_File], Iterator[ForeignQuality | ForeignPoint]]]] = {
+SOURCES: dict[
+    str, tuple[tuple[str, ...], Callable[[_File, frozenset[str]], Iterator[ForeignQuality | ForeignPoint]]]
+] = {
     "mteb": ((".json",), _mteb),
     "hakari": ((".json", ".json.gz", ".json.xz"), _hakari),
     "ann-benchmarks": ((".csv",), _ann_benchmarks),

@@ -7,7 +7,7 @@ launcher.  Only an isolation that harness ships may have no mark, or declare its
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import Any
 
@@ -20,6 +20,8 @@ from harness.untrusted import one_line
 
 NAME = r"[a-z][a-z0-9-]{0,31}"
 _MOST_SENTENCE = 200
+# The mark of a row that a passport gives.
+PASSPORT = "passport"
 
 
 class Figures(str, Enum):
@@ -79,6 +81,16 @@ class Isolation:
     def attached(self) -> bool:
         """True for a service that ran already, on a machine that harness does not know."""
         return self.name == "attached"
+
+    @property
+    def of_passport(self) -> bool:
+        """True for a row that a passport gives, without its samples."""
+        return self.mark.endswith(PASSPORT)
+
+    def in_passport(self) -> Isolation:
+        """Return it for a row that a passport gives."""
+        mark = ", ".join(filter(None, (self.mark, PASSPORT)))
+        return replace(self, mark=mark, sentence=f"{self.sentence}, as its passport says")
 
     @property
     def note(self) -> str:

@@ -103,7 +103,8 @@ def _read_sources(sources: Sequence[Source], progress: Progress) -> Iterator[tup
     """Yield every job of every source with its origin's name and its record's hash, after verifying all bytes."""
     for source in sources:
         if not source.folder.is_dir():
-            raise FileError(f"{source.folder}: does not exist; give a folder that holds results, or NAME=FOLDER")
+            there = "is a file" if source.folder.exists() else "does not exist"
+            raise FileError(f"{source.folder}: {there}; give a folder that holds results, or NAME=FOLDER")
     paths = {source: sorted(reader.result_paths(source.folder)) for source in sources}
     total, done = sum(map(len, paths.values())), 0
     by_source: dict[Source, list[tuple[StoredJob, str]]] = {}

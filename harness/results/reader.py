@@ -173,7 +173,10 @@ def read_jobs(root: Path, required: str | None = None) -> StoredJobs:
         UsageError: no job can be read, though one is required.
     """
     if root.is_file():
-        raise FileError(f"{root}: a file; this command reads the samples or runs in a folder of results, so name one")
+        raise FileError(
+            f"{root}: a file, and this command reads the samples or runs in a folder of results; name one (the name of"
+            " a passport's file ends in .yaml)"
+        )
     if not root.is_dir():
         hint = did_you_mean(root.name, config.published_names())
         raise FileError(f"{root}: no results here; run a suite first, or give the folder that holds them{hint}")

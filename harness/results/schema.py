@@ -234,6 +234,15 @@ PAPERS: dict[str, dict[str, int | None]] = {
 }
 
 
+# Between the name of a system and the name of a version of it.
+VERSION = "@"
+
+
+def base_system(name: str) -> str:
+    """Return the system of a version's name: ``tantivy`` of ``tantivy@old``."""
+    return name.partition(VERSION)[0]
+
+
 @dataclass(frozen=True)
 class ResultSpec:
     """Everything that decides what was measured; its hash is the job key (see :func:`job_key`).

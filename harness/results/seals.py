@@ -46,6 +46,11 @@ def of(raw: Mapping[str, Any]) -> str:
     return digest({name: value for name, value in raw.items() if name != _SEAL})
 
 
+def difference_of(broken: tuple[str, str]) -> str:
+    """Say how a stored seal and the seal by the content differ."""
+    return f"its seal is {broken[0][:12]}, and its content gives {broken[1][:12]}"
+
+
 def broken(raw: Mapping[str, Any]) -> tuple[str, str] | None:
     """Return the stored and the computed seal if they differ; raises ValueError as :func:`of` does."""
     stored, follows = raw.get(_SEAL), of(raw)

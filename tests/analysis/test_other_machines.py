@@ -43,7 +43,7 @@ def test_the_interval_is_a_prediction_of_one_more_machine() -> None:
     assert found.high == pytest.approx(2**1.5 * math.exp(reach), rel=1e-4)
 
 
-@pytest.mark.parametrize(("machines", "said"), [(0, "there are 0"), (1, "there is 1"), (3, "there are 3")])
+@pytest.mark.parametrize(("machines", "said"), [(0, "and there are 0"), (1, "and there is 1"), (3, "and there are 3")])
 def test_three_machines_are_refused(machines: int, said: str) -> None:
     found = other_machines.predicted([0.0] * machines)
     assert (
@@ -63,7 +63,9 @@ def test_a_share_needs_more_than_one_process_and_a_difference() -> None:
     assert other_machines.machine_share([[1.0]] * 5).value is None
     assert other_machines.machine_share([[1.0, 1.0]] * 5).reason == "all processes of a machine have the same value"
     assert other_machines.machine_share([[float(number)] * 2 for number in range(5)]).value == 1.0
-    assert other_machines.machine_share([[1.0, 2.0]] * 3).value is None
+    assert "needs 4 machines, and there are 3" in str(other_machines.machine_share([[1.0, 2.0]] * 3).reason)
+    rounded = other_machines.machine_share([[math.log(0.1)] * 5] * 4)
+    assert rounded.value is None, "a sum of equal numbers may be a last digit away from their product"
 
 
 def test_covariates_take_the_speed_of_machines_off() -> None:

@@ -48,20 +48,26 @@ def test_reprice_and_report_read_the_file_alone(harness: Call, tmp_path: Path) -
 def test_verify_says_what_a_passport_can_prove(harness: Call, tmp_path: Path) -> None:
     harness(*EXPORT)
     done = harness("verify", "bm25.yaml")
-    assert done.exit_code == 0 and "2 passports: all follows" in done.stdout
+    assert done.exit_code == 0 and "2 passports, the seals alone: all follows" in done.stdout
     assert "a person can seal any figure" in done.stdout and "has the key" in done.stdout
     path = tmp_path / "bm25.yaml"
     path.write_text(path.read_text().replace("bm25: 2.1 ms", "bm25: 0.1 ms"))
     done = harness("verify", "bm25.yaml")
-    assert done.exit_code == 1 and "fail  bm25.yaml: entry 1: seal" in done.stdout and "1 do not follow" in done.stdout
+    assert (
+        done.exit_code == 1 and "fail  bm25.yaml: entry 1: seal" in done.stdout and "1 does not follow" in done.stdout
+    )
     assert "its seal is" in harness("reprice", "bm25.yaml").stderr
 
 
 def test_commands_that_need_samples_say_so(harness: Call) -> None:
     harness(*EXPORT)
-    for words in (("recall",), ("export", "--format", "sqlite", "-o", "x"), ("report", "--pooled")):
+    for words in (("recall",), ("merge", "-o", "x"), ("history",)):
         done = harness(words[0], "bm25.yaml", *words[1:])
-        assert done.exit_code != 0 and "bm25.yaml: a file; this command reads the samples or runs" in done.stderr, words
+        assert done.exit_code != 0 and "bm25.yaml: " in done.stderr and "Traceback" not in done.stderr, words
+    assert "a file, and this command reads the samples or runs" in harness("recall", "bm25.yaml").stderr
+    for words in (("compare", "bm25", "minilm"), ("compare", "bm25", "minilm", "--fail-if", "latency > +5%")):
+        said = harness(*words, "--results", "bm25.yaml").stderr
+        assert "a passport has no values by query or process" in said
     Path("qrels").write_text("q000 0 right 1\n")
     assert "a passport has no run to judge again" in harness("report", "bm25.yaml", "--qrels", "qrels").stderr
 
@@ -71,7 +77,7 @@ def test_commands_that_need_samples_say_so(harness: Call) -> None:
     [
         (("--format", "csv", "--only", "bm25"), "go with --format passport"),
         (("--format", "csv", "--source", "x"), "go with --format passport"),
-        (("--format", "passport", "--only", "colbert"), "--only 'colbert' matches no measured row"),
+        (("--format", "passport", "--only", "colbert"), "--only 'colbert' matches no row"),
         (("--format", "passport", "--measures", "P@1", "--samples"), "--samples goes with --format sqlite"),
     ],
 )

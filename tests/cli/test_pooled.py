@@ -75,10 +75,11 @@ def test_programs_get_every_figure_with_its_covariates(harness: Call, tmp_path: 
 def test_failures_and_missing_machines_are_said(harness: Call, tmp_path: Path) -> None:
     merged(tmp_path / "results", failed=2)
     done = harness("report", "--pooled", "--reference", "bm25")
-    assert "splade cpu1-mem1: oom on 2 of 5 machines; its figures are of the others" in done.stdout
+    assert "splade cpu1-mem1: oom on 2 of 5 machines; an interval for another machine needs 4 machines" in done.stdout
     line = next(line for line in done.stdout.splitlines() if line.startswith("| splade"))
     assert line.split()[3:6] == ["3", "|", "—"], "three machines give no interval"
-    assert "times bm25" in done.stdout
+    assert "times bm25" in done.stdout and "US$: priced on c7a.medium in us-east-1, on-demand, " in done.stdout
+    assert "splade cpu1-mem1 is no reference: " in harness("report", "--pooled", "--reference", "splade").stdout
 
 
 @pytest.mark.parametrize(

@@ -254,7 +254,7 @@ def test_images_are_made_for_the_machines_that_run_them(bench: Bench) -> None:
     }
     small, large = gathered.cells
     assert (gathered.system(small).image, gathered.system(large).image) == ("planted-arm64", "planted")
-    assert gathered.builder(small).image == gathered.build_image("planted") == "planted"
+    assert gathered.builder(small).image == gathered.building("planted").image == "planted"
     jobs = plan_here(gathered, options(bench), FakeLauncher())
     assert len({job.spec.index_key for job in jobs}) == 1, "one index serves both"
     assert len({job.spec.recipe for job in jobs}) == 2
@@ -265,7 +265,7 @@ def test_run_on_arm64_alone_builds_there_too(bench: Bench) -> None:
     loaded = suite.load(path).model_copy(update={"build_profile": None})
     gathered = inputs.gather(loaded, options(bench, platforms={"cpu1-mem256m": "linux/arm64"}))
     assert list(gathered.images(gathered.cells)) == ["planted-arm64"]
-    assert gathered.build_image("planted") == "planted-arm64"
+    assert gathered.building("planted").image == "planted-arm64"
 
 
 GIB = 1 << 30

@@ -99,7 +99,7 @@ MISTAKES = [
     (LEAST + EXPECT.replace("oom", "fire"), "key 'expect.0.outcome' is \"fire\"; write 'ok', 'oom'"),
     (LEAST + '[firstp]\nbm25 = "bm52"\n', "key 'firstp': 'bm52' is not in this suite. Did you mean 'bm25'"),
     (LEAST + '[same_index]\nbm25 = "bm25@old"\n', "key 'same_index': 'bm25@old' is not in this suite"),
-    (TWO + '[same_index]\nbm25 = "dpr"\n', "key 'same_index': dpr builds no index that bm25 can read"),
+    (TWO + '[same_index]\nbm25 = "dpr"\n', "key 'same_index': bm25 and dpr are not versions of one system"),
     (LEAST + '[exact]\nbm25 = "bm25"\n', "key 'exact': 'bm25' is paired with itself; name another system"),
     (LEAST + EXPECT + EXPECT, "key 'expect': bm25 on cpu1-mem1 comes 2 times"),
     (TWO + RESTRICT + EXPECT.replace("bm25", "dpr"), "key 'expect': a [[restrict]] removes dpr on cpu1-mem1"),

@@ -78,8 +78,8 @@ def test_a_folder_of_results_with_subsets(tmp_path: Path) -> None:
     assert (found.files, found.without) == (3, 1), "the model's own file is no result"
     assert [each.column for each in found.qualities] == [
         "mteb SciFact nDCG@10",
-        "mteb XQuADRetrieval en nDCG@10",
-        "mteb XQuADRetrieval zh nDCG@10",
+        "mteb XQuADRetrieval en validation nDCG@10",
+        "mteb XQuADRetrieval zh validation nDCG@10",
     ]
     assert {(each.model, each.revision) for each in found.qualities} == {("all-MiniLM-L6-v2", None)}
 
@@ -138,9 +138,9 @@ def test_points_of_a_real_result_of_vectordbbench() -> None:
         ("mteb", "a.json", b"[]", "not a result of mteb"),
         ("mteb", "a.json", b'{"scores": {"test": [{"ndcg_at_10": 7}]}, "task_name": "x"}', "not a result of mteb"),
         ("hakari", "a.json.xz", b"not packed", "cannot be read"),
-        ("hakari", "a.json", b"{}", "not a result of hakari: no 'model'"),
-        ("ann-benchmarks", "a.csv", b"a,b\n1,2\n", "not a result of ann-benchmarks: no columns algorithm"),
-        ("vectordbbench", "a.json", b'{"results": [{}]}', "not a result of vectordbbench: no 'metrics'"),
+        ("hakari", "a.json", b"{}", r"not a result of hakari \(KeyError: 'model'\)"),
+        ("ann-benchmarks", "a.csv", b"a,b\n1,2\n", "it lacks a column of algorithm, parameters"),
+        ("vectordbbench", "a.json", b'{"results": [{}]}', r"not a result of vectordbbench \(KeyError: 'metrics'\)"),
     ],
 )
 def test_another_file_is_refused_in_a_line(tmp_path: Path, source: str, name: str, content: bytes, said: str) -> None:

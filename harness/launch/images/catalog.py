@@ -15,7 +15,8 @@ from harness.containment import inside
 from harness.driver.records import Scalar
 from harness.errors import FileError, UnknownName, UsageError, listed, nearest_or_known
 from harness.filesystem import without_litter
-from harness.launch.images.systems import PARAMETERS, VERSION, EngineFile, System, SystemFile
+from harness.launch.images.systems import PARAMETERS, EngineFile, System, SystemFile, version_lock
+from harness.results.schema import VERSION
 from harness.untrusted import ForeignText
 
 # First words of the names of other images: the build of a system that took one would wait for its own lock.
@@ -247,30 +248,35 @@ def named(names: Iterable[str], *folders: Path) -> dict[str, System]:
             own = "Systems of your own are found once HARNESS_IMAGES names their folder" if unset else ""
             raise UnknownName("system", name, known, f"{quoted('systems')} lists all", besides=own)
     return {
-        name: known[base].at_version(version, _version_lock(known[base], version)) if mark else known[base]
+        name: known[base].at_version(version, functools.partial(_version_dir, known)) if mark else known[base]
         for name, (base, mark, version) in parts.items()
     }
 
 
-def _version_lock(system: System, version: str) -> Path:
-    """Return the lock of a version of a system's engine: of the user's folder of this engine, else of the engine's own.
+def _version_dir(known: Mapping[str, System], system: System, version: str) -> Path:
+    """Return the folder with the lock of a version: the user's folder of the system's engine, else the engine's own.
 
     Raises:
-        UsageError: the version's name is not valid, or there is no such lock.
+        UsageError: the version's name is not valid or taken, or there is no such lock.
     """
-    if not re.fullmatch(NAME_PATTERN, version):
+    name = f"{system.name}{VERSION}{version}"
+    if not re.fullmatch(NAME_PATTERN, version) or re.search("-(cuda|search|lean)$", version):
         raise UsageError(
-            f"{system.name}{VERSION}{version}: write a version as lower-case letters, digits, '.', '_', '-'"
+            f"{name}: write a version as lower-case letters, digits, '.', '_', '-', and not with the end -cuda, -search"
+            " or -lean"
         )
-    own, name = own_images_dir(), f"requirements{VERSION}{version}.lock"
+    if (taken := name.replace(VERSION, "__")) in known:
+        raise UsageError(f"{name}: the system {taken} has the name of its image; choose another version")
+    own, usual = own_images_dir(), system.lock
     folders = [*([own / system.engine] if own else []), system.engine_dir]
+    lock = version_lock(usual, version)
     for folder in folders:
-        if folder.is_dir() and (lock := inside(folder, name)).is_file():
-            return lock
-    where = folders[0] / name if own else f"{name} in a folder {system.engine}/ that HARNESS_IMAGES/ has"
+        if folder.is_dir() and inside(folder, lock).is_file():
+            return folder
+    where = folders[0] / lock if own else f"{lock} in a folder {system.engine}/ that HARNESS_IMAGES/ has"
     raise UsageError(
-        f"{system.name}{VERSION}{version}: no lock of this version; write {where}, with all packages of"
-        f" {system.engine_dir / 'requirements.lock'} (uv pip compile --generate-hashes)"
+        f"{name}: no lock of this version; write {where}, with all packages of {usual} (uv pip compile"
+        " --generate-hashes)"
     )
 
 

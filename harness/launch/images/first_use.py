@@ -99,7 +99,7 @@ class FirstUse:
 def _pinned(system: System, pin: Callable[[str, Asset], Asset]) -> System:
     """Return a system with its own and its components' assets pinned, and a note of what was not pinned before."""
     components = tuple(_pinned(part, pin) for part in system.components)
-    name = system.variant_of or system.name
+    name = system.base_name
     assets = tuple(pin(name, asset) for asset in system.assets)
     new = [after for before, after in zip(system.assets, assets, strict=True) if before.unpinned and not after.unpinned]
     notes = dict.fromkeys((*system.first_use, *map(_note, new)))

@@ -30,7 +30,7 @@ from harness.launch.images.systems import PARAMETERS, System
 MOST_CODE_BYTES = 512 << 20
 
 # Files of an engine's folder for people or the host.
-_HOST_ONLY = re.compile(r"engine\.toml|requirements(-[a-z0-9]+)*\.in")
+_HOST_ONLY = re.compile(r"engine\.toml|requirements(-[a-z0-9]+)*(@[a-z0-9._-]+)?\.in")
 _GUIDE = page("docs/guides/add-a-system.md")
 _LOCK = re.compile(r"requirements(-[a-z0-9]+)*(@[a-z0-9._-]+)?\.lock")
 

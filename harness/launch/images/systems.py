@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -14,6 +14,7 @@ from harness.driver.records import Envelope, Scalar, digest
 from harness.errors import UsageError, nearest_or_known
 from harness.launch.images.asset import Asset
 from harness.launch.images.platforms import AMD64, debian, with_platform
+from harness.results.schema import VERSION, base_system
 from harness.untrusted import ForeignText, to_json
 
 # A stranger's file may not send the host to any address: other indexes are configured in pip.
@@ -183,8 +184,11 @@ class EngineSettings(ConfigModel):
 
 
 LANGUAGE = "language"
-# Between the name of a system and that of a version of it.
-VERSION = "@"
+
+
+def version_lock(usual: Path, version: str) -> str:
+    """Return the name of a version's lock: ``requirements@old.lock`` in place of ``requirements.lock``."""
+    return f"{usual.stem}{VERSION}{version}{usual.suffix}"
 
 
 class EngineFile(EngineSettings):
@@ -278,7 +282,7 @@ class System(SystemSettings, EngineSettings):
     in a run for other machines.  ``variant_of`` names the system whose image it has, with other parameters; ``swept``
     are all values of the parameters that ``prepare`` reads.  ``search_only``: its image has only what searches need.
     ``first_use`` names the files that a run pinned at their first use, and their commits.  A version of a system
-    (``tantivy@old``) has packages of its own, which ``version_lock`` pins; it reads the index of ``index_of``.
+    (``tantivy@old``) has packages of its own, whose locks are in ``version_dir``.
     """
 
     name: str
@@ -295,8 +299,7 @@ class System(SystemSettings, EngineSettings):
     search_only: bool = False
     on_platform: str | None = None
     first_use: tuple[str, ...] = ()
-    version_lock: Path | None = None
-    index_of: str | None = None
+    version_dir: Path | None = None
 
     @property
     def parts(self) -> tuple[System, ...]:
@@ -306,24 +309,34 @@ class System(SystemSettings, EngineSettings):
     @property
     def lock(self) -> Path:
         """The package lock of its engine, for its platform or accelerator if there is one."""
-        return self.version_lock or self._lock(self.engine_dir)
+        usual = self._lock(self.engine_dir)
+        return usual if self.version_dir is None else self.version_dir / version_lock(usual, self.version)
 
     @property
     def version(self) -> str:
         """The name of its version: ``old`` of ``tantivy@old``; empty: it has the packages that its engine pins."""
         return self.name.partition(VERSION)[2]
 
-    def at_version(self, version: str, lock: Path) -> System:
-        """Return the system with the packages that another lock pins.
+    @property
+    def base_name(self) -> str:
+        """The name of the system that it is a variant or a version of; its own name if it is neither."""
+        return base_system(self.variant_of or self.name)
+
+    def at_version(self, version: str, find: Callable[[System, str], Path]) -> System:
+        """Return the system with the packages that the locks of a version pin.
+
+        Args:
+            version: its name.
+            find: returns the folder of the version's locks.
 
         Raises:
-            UsageError: it joins others, whose packages are several.
+            UsageError: it joins others, whose packages are several; or as ``find``.
         """
         name = f"{self.name}{VERSION}{version}"
         if self.components:
             joined = " and ".join(part.name for part in self.components)
             raise UsageError(f"{name}: {self.name} joins {joined}; name a version of one of those")
-        return self.model_copy(update={"name": name, "version_lock": lock})
+        return self.model_copy(update={"name": name, "version_dir": find(self, version)})
 
     @property
     def shared_locks(self) -> dict[str, Path]:
@@ -350,7 +363,7 @@ class System(SystemSettings, EngineSettings):
         able = next((part.accelerator for part in self.parts if part.accelerator), None)
         search = "search" if any(part.search_only for part in self.parts) else None
         name = "-".join(each for each in (self.variant_of or self.name, able, search) if each)
-        # Names of images have no such sign.
+        # The name of an image may not contain the sign.
         return with_platform(name.replace(VERSION, "__"), self.on_platform or AMD64)
 
     @property
@@ -519,7 +532,8 @@ class System(SystemSettings, EngineSettings):
         assets = [asset.model_dump(mode="json", exclude={"licence"}) for asset in self.assets]
         prepared = self.prepared_with if assets else {}
         parts = [part.build_inputs for part in self.components]
-        return digest([self.engine, self.accelerator, assets, prepared, parts, self.build_params])
+        versioned = [self.version] if self.version else []
+        return digest([self.engine, self.accelerator, assets, prepared, parts, self.build_params, *versioned])
 
     @property
     def models(self) -> tuple[str, ...]:

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from harness.estimate import Estimate
 from harness.report.plots import rows as row_plots
 from harness.report.plots import style
 from harness.report.plots.select import Drawing, PlotRows
 from harness.report.plots.style import Frame, SystemStyle
-from harness.results.foreign import MARK, ForeignPoint
+from harness.results.foreign import MARK, ForeignPoint, parts_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,9 +31,12 @@ def make_foreign(rows: PlotRows) -> Drawing:
         NoPlot: no row has both.
     """
     column = max(rows.table.foreign, key=lambda name: sum(name in row.foreign for row in rows.table.rows))
-    source, *task, measure = column.split(" ")
+    source, about, measure = parts_of(column)
     with_theirs = tuple(
-        replace(row, measures={column: row.foreign[column]} if column in row.foreign else {}) for row in rows.table.rows
+        replace(
+            row, measures={column: row.foreign.get(column, Estimate(None, reason="none was imported of its model"))}
+        )
+        for row in rows.table.rows
     )
     looks = {name: replace(look, colour=_COLOUR) for name, look in rows.styles.items()}
     theirs = PlotRows(
@@ -44,10 +48,11 @@ def make_foreign(rows: PlotRows) -> Drawing:
     )
     board, left_out = theirs.board("quality of others and cost", bounds=(), rank_by="cost", front=("accuracy", "cost"))
     points = [ranked for ranked in board.ranked_rows if ranked.state is not None]
-    about = " ".join(task)
+    more = [parts_of(name)[1] for name in rows.table.foreign if name != column]
     notes = [
         f"Quality{MARK}: {measure} on {about}, which {source} reports of each system's model, by its own search: not"
         " measured here. Cost: measured here.",
+        *style.listed("Imported too", more),
     ]
     frame = theirs.frame(f"own cost, {about} {measure} by {source} (not measured here)", notes, left_out)
     label = f"{measure} on {about} by {source}{MARK}, points"

@@ -510,4 +510,4 @@ def test_a_version_without_a_lock_says_where_to_write_it(
 
 def test_a_joined_system_has_no_versions() -> None:
     with pytest.raises(UsageError, match="hybrid-minilm joins tantivy and minilm; name a version of one of those"):
-        catalog.system("hybrid-minilm").at_version("old", Path("lock"))
+        catalog.system("hybrid-minilm@old")
