@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness import stats
-from harness.analysis import gate
+from harness.analysis import gate, scaling
 from harness.analysis import other_machines as machines
 from harness.analysis.gate import Answer, ChangeLimit, Checked
 from harness.analysis.paired_differences import Latencies, welch
+from harness.analysis.scaling import MeasuredSize
 from harness.estimate import Estimate, Varies
 from harness.evaluation import evaluate
 
@@ -42,9 +43,16 @@ def main() -> int:
     """See the module."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--samples", type=int, default=2000)
-    parser.add_argument("--only", choices=("again", "means", "measures", "gate", "machines"))
+    parser.add_argument("--only", choices=("again", "means", "measures", "gate", "machines", "sizes"))
     arguments = parser.parse_args()
-    tables = {"again": again, "means": means, "measures": measures, "gate": gate_answers, "machines": other_machines}
+    tables = {
+        "again": again,
+        "means": means,
+        "measures": measures,
+        "gate": gate_answers,
+        "machines": other_machines,
+        "sizes": larger_sizes,
+    }
     for name, lines in tables.items():
         if arguments.only in (None, name):
             print(*lines(arguments.samples), "", sep="\n", flush=True)
@@ -252,6 +260,56 @@ def covered_elsewhere(
         held[number, 3] = holds(machines.machine_share([list(row) for row in figure[:-1]]), truth)
     any_machine, by_work, by_reference, share = held.mean(axis=0)
     return float(any_machine), float(by_work), float(by_reference), float(share)
+
+
+@dataclass(frozen=True)
+class SizeLaw:
+    """A law of size that is planted: the figure at a number of documents."""
+
+    name: str
+    at: Callable[[float], float]
+
+
+LAWS = (
+    SizeLaw("constant + n", lambda n: 0.05 + 1e-6 * n),
+    SizeLaw("n", lambda n: 1e-6 * n),
+    SizeLaw("n log n", lambda n: 1e-7 * n * math.log(n)),
+    SizeLaw("constant + n^0.7", lambda n: 0.02 + 1e-5 * n**0.7),
+    SizeLaw("n^0.5", lambda n: 1e-3 * n**0.5),
+    SizeLaw("constant + log n", lambda n: 0.1 + 0.05 * math.log(n)),
+    SizeLaw("constant", lambda _: 5.0),
+)
+_SIZES = (10_000, 30_000, 100_000, 300_000)
+
+
+def larger_sizes(samples: int) -> Iterator[str]:
+    """Yield how often a prediction from four sizes holds what is measured at a larger one, and the exam is passed."""
+    targets = (1_000_000, 10_000_000, 30_000_000)
+    yield f"| law | exams passed | {' | '.join(f'{target:,} documents' for target in targets)} |"
+    yield f"| --- | ---: |{' ---: |' * len(targets)}"
+    for planted in LAWS:
+        found = [covered_sizes(samples, planted, target) for target in targets]
+        yield f"| {planted.name} | {percent(found[0][1])} | {' | '.join(percent(held) for held, _ in found)} |"
+
+
+def covered_sizes(samples: int, planted: SizeLaw, target: int, processes: int = 5) -> tuple[float, float]:
+    """Return how often the prediction holds what is measured at a size, and how often the exam is passed.
+
+    Each size has an error of its own (standard deviation of the logarithm 0.05), and each process another (0.05).
+    """
+    rng = np.random.default_rng(_SEED)
+
+    def measure(documents: int) -> MeasuredSize:
+        errors = scaling.OWN_ERROR * rng.standard_normal() + 0.05 * rng.standard_normal(processes)
+        return MeasuredSize(documents, tuple((planted.at(documents) * np.exp(errors)).tolist()))
+
+    held, passed = 0, 0
+    for _ in range(samples):
+        sizes, there = [measure(size) for size in _SIZES], measure(target)
+        held += holds(scaling.predict(sizes, target), there.mean)
+        exam = scaling.examine(sizes)
+        passed += exam is not None and exam.passed
+    return held / samples, passed / samples
 
 
 def measures(samples: int) -> Iterator[str]:
