@@ -204,7 +204,7 @@ def _image_bytes(missing: Iterable[System], launcher: Launcher) -> int:
     """Return the room that images and their packages may take; systems of an engine share most of it."""
     sizes: dict[str, int] = {}
     for system in missing if launcher.fetches_files else ():
-        shipped = shipped_runs().image_bytes(system.variant_of or system.name)
+        shipped = shipped_runs().image_bytes(system.base_name)
         size = _OF_AN_IMAGE * shipped if shipped else estimates.ENGINE_BYTES
         sizes[system.engine] = max(size, sizes.get(system.engine, 0))
     return sum(sizes.values())

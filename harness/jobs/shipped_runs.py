@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from harness import config
 from harness.driver.records import Outcome
 from harness.results.reader import stored_jobs
-from harness.results.schema import Cell, Environment, IndexFacts, Result
+from harness.results.schema import Cell, Environment, IndexFacts, Result, base_system
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class ShippedIndex:
 
 
 class ShippedRuns:
-    """Jobs, indexes and images of the systems in shipped results, by the systems' names."""
+    """Jobs, indexes and images of the systems in shipped results, by name; a version of a system finds the system's."""
 
     def __init__(self, results: Iterable[Result]) -> None:
         self._jobs: dict[tuple[str, str], list[Result]] = defaultdict(list)
@@ -70,7 +70,7 @@ class ShippedRuns:
 
     def jobs(self, cell: Cell) -> list[Result]:
         """Return a system's jobs in this scenario: of this dataset and profile, else those that ended well."""
-        known = self._jobs.get((cell.system, cell.scenario), [])
+        known = self._jobs.get((base_system(cell.system), cell.scenario), [])
         place = (cell.dataset, cell.profile)
         same = [job for job in known if (job.spec.cell.dataset, job.spec.cell.profile) == place]
         return same or [job for job in known if job.outcome is Outcome.OK]
@@ -93,13 +93,13 @@ class ShippedRuns:
 
     def _index(self, system: str, dataset: str, documents: int) -> tuple[ShippedIndex | None, float]:
         """Return a shipped index, and how many times as large the other one is; none where that is unknown."""
-        index = self._indexes.get(system)
+        index = self._indexes.get(base_system(system))
         times = index.times(dataset, documents) if index else None
         return (None, 0.0) if times is None else (index, times)
 
     def image_bytes(self, system: str) -> int | None:
         """Return the size of a system's image; ``None``: the shipped results do not have it."""
-        return self._image_bytes.get(system)
+        return self._image_bytes.get(base_system(system))
 
 
 @functools.cache

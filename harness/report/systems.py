@@ -69,6 +69,8 @@ def system_paragraphs(system: System) -> Iterator[tuple[str, str]]:
     """Yield all that is known about a system: title and text."""
     yield system.name, str(system.description)
     yield "Engine", f"{system.engine}, in {system.engine_dir}"
+    if system.version:
+        yield "Packages", f"of version {system.version}: {system.lock}"
     if system.components:
         yield "Joins", " and ".join(part.name for part in system.components)
     tables = {

@@ -67,3 +67,14 @@ def test_shipped_results_name_their_machine_and_the_size_of_images() -> None:
     runs = shipped_runs()
     assert "CPUs" in runs.machine and (runs.image_bytes("minilm") or 0) > (runs.image_bytes("tantivy") or 0) > 10**7
     assert ShippedRuns([]).machine == ""
+
+
+def test_a_version_has_the_times_of_its_system() -> None:
+    shipped = shipped_runs()
+    one, version = (Cell("quickstart", name, "scifact-1200", "single_stream", "cpu1-mem1") for name in _VERSIONS)
+    assert shipped.jobs(one) and shipped.jobs(version) == shipped.jobs(one)
+    assert shipped.build_s("tantivy@old", "scifact-1200", 1200) == shipped.build_s("tantivy", "scifact-1200", 1200)
+    assert shipped.image_bytes("tantivy@old") == shipped.image_bytes("tantivy") is not None
+
+
+_VERSIONS = ("tantivy", "tantivy@old")
