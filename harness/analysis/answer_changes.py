@@ -35,7 +35,7 @@ class AnswerChange:
 def between(
     a: Mapping[str, Sequence[str]], b: Mapping[str, Sequence[str]], queries: Sequence[str], depth: int
 ) -> AnswerChange | None:
-    """Return the changes from A to B; ``None``: there are no queries.
+    """Return the changes from A to B, or ``None`` if there are no queries.
 
     Args:
         a: hits by query, the best first; a query without hits may be missing.

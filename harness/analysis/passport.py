@@ -160,7 +160,7 @@ class HubSource(ConfigModel):
 
 
 class PassportEntry(ConfigModel):
-    """An entry of ``.eval_results`` with its passport.  ``seal`` is the digest of all the others."""
+    """An entry of ``.eval_results`` with its passport.  ``seal`` is the digest of all other fields."""
 
     dataset: HubDataset
     value: Amount
@@ -251,12 +251,28 @@ def of_row(row: Row, job: StoredJob, measure: str, hub: Hub) -> dict[str, Any]:
     """
     if (why := _refused(row, measure)) is not None:
         raise UsageError(f"{row.system}/{row.dataset}/{row.scenario}/{row.profile}: {why}")
+    entry = {
+        "dataset": {"id": hub.dataset or row.dataset, "task_id": hub.task or measure},
+        "value": _rounded(row.measures[measure].value or 0.0),
+        "date": (row.started_at or "")[:10],
+        "source": {"url": hub.source, "name": "results of harness"} if hub.source else None,
+        "notes": _in_words(row),
+        "harness": _passport(row, job.result.spec.recipe),
+    }
+    whole = _present(entry)
+    sealed = {**whole, "seal": seals.of(whole)}
+    validate(PassportEntry, sealed, Path("the passport"))  # harness writes nothing that it would refuse
+    return sealed
+
+
+def _passport(row: Row, recipe: str) -> dict[str, Any]:
+    """Return the fields of :class:`Passport`."""
     figures = {name: _numbers(column.read(row), column.scale) for name, column in COLUMNS.items()}
     measures = {name: _numbers(value) for name, value in row.measures.items()}
     doubts = dict.fromkeys(each.cause for each in row.findings if each.validity.doubt)
     machine, price = row.machine, row.price
     assert machine is not None, "a row without a machine is refused"
-    passport = {
+    return {
         "passport": 1,
         "system": row.system,
         "origin": row.origin,
@@ -278,15 +294,7 @@ def of_row(row: Row, job: StoredJob, measure: str, hub: Hub) -> dict[str, Any]:
             "latency_target_ms": None if row.latency_target_s is None else row.latency_target_s * 1e3,
             "percentile": row.latency_percentile,
         },
-        "machine": {
-            "cpu": str(machine.cpu_model),
-            "architecture": str(machine.architecture),
-            "host_cpus": machine.host_cpus,
-            "gpu": str(machine.gpu_models[0]) if machine.gpu_models else None,
-            "instance_type": _text(machine.instance_type),
-            "harness_version": str(machine.harness_version),
-            "harness_commit": str(machine.harness_commit)[:12] if machine.harness_commit else None,
-        },
+        "machine": _machine(machine),
         "validity": row.validity.value,
         "doubts": [cause.value for cause in doubts],
         "measures": measures,
@@ -301,24 +309,25 @@ def of_row(row: Row, job: StoredJob, measure: str, hub: Hub) -> dict[str, Any]:
         "token_model": row.token_model,
         "hashes": {
             "key": row.key,
-            "recipe": job.result.spec.recipe,
+            "recipe": recipe,
             "corpus": _start(row.corpus_sha256),
             "queries": _start(row.sample_sha256),
             "qrels": _start(row.qrels_sha256),
         },
     }
-    entry = {
-        "dataset": {"id": hub.dataset or row.dataset, "task_id": hub.task or measure},
-        "value": _rounded(row.measures[measure].value or 0.0),
-        "date": (row.started_at or "")[:10],
-        "source": {"url": hub.source, "name": "results of harness"} if hub.source else None,
-        "notes": _in_words(row),
-        "harness": passport,
+
+
+def _machine(machine: Machine) -> dict[str, Any]:
+    """Return the fields of :class:`MeasuringMachine`."""
+    return {
+        "cpu": str(machine.cpu_model),
+        "architecture": str(machine.architecture),
+        "host_cpus": machine.host_cpus,
+        "gpu": str(machine.gpu_models[0]) if machine.gpu_models else None,
+        "instance_type": _text(machine.instance_type),
+        "harness_version": str(machine.harness_version),
+        "harness_commit": str(machine.harness_commit)[:12] if machine.harness_commit else None,
     }
-    whole = _present(entry)
-    sealed = {**whole, "seal": seals.of(whole)}
-    validate(PassportEntry, sealed, Path("the passport"))  # harness writes nothing that it would refuse
-    return sealed
 
 
 def _refused(row: Row, measure: str) -> str | None:

@@ -62,7 +62,9 @@ def test_a_row_has_the_same_figures_and_the_same_cost_without_its_samples(result
     ):
         for end in ("low", "value", "high"):
             assert getattr(read(alone), end) == pytest.approx(getattr(read(whole), end), rel=1e-3)
-    assert (alone.price, alone.machine and alone.machine.cpu_model) == (whole.price, whole.machine.cpu_model)  # type: ignore[union-attr]
+    assert alone.price == whole.price
+    assert alone.machine is not None and whole.machine is not None
+    assert alone.machine.cpu_model == whole.machine.cpu_model
     assert alone.isolation.marked("1 CPU") == "1 CPU (passport)" and passport.NOTE in alone.notes
 
 
