@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -334,7 +335,23 @@ def _cpu(results: Sequence[Result], timed: Timings) -> CpuUse:
         per_query_s=_of_query(used),
         busy_cpus=cpu_s / wall_s if wall_s > 0 else None,
         package_j=_package_j(results, answered, wall_s),
+        instructions=_instructions(results, answered),
     )
+
+
+def _instructions(results: Sequence[Result], answered: dict[tuple[int, int], int]) -> Estimate:
+    """Return the instructions of a query, if they were counted in all trials."""
+    used = _by_job(
+        results,
+        answered,
+        lambda seen: [
+            (one.trial, math.nan if one.instructions is None else one.instructions, one.wall_s)
+            for one in seen.trial_cpu
+        ],
+    )
+    if used is None or np.isnan(used).any():
+        return Estimate(None, reason="the instructions of some trials were not counted (harness doctor says why)")
+    return _of_query(used)
 
 
 def _package_j(results: Sequence[Result], answered: dict[tuple[int, int], int], wall_s: float) -> Estimate:

@@ -85,6 +85,10 @@ CPU_METHOD = (
     "CPU time of a query of the null system in the same envelope, where that was measured; a service has it in its"
     " client, and so nothing is subtracted."
 )
+INSTRUCTIONS_METHOD = (
+    "Instructions of a query: those that the job's threads executed in user mode, as the CPU counted them, between the "
+    "same readings as the CPU time and by the same rule."
+)
 PACKAGE_METHOD = (
     "CPU J per query: the energy that the job's CPU packages took over the trials, by their own counters (RAPL), over "
     "the trials' queries. Idle draw and harness's own work and waiting are in it."

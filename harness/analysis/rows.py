@@ -378,9 +378,13 @@ def _with_overhead(row: Row, overhead: Iterable[Overhead]) -> Row:
     if row.client is not None:
         latencies = (null.latency.mean_s.value for null in nulls if null.system == NULL_SERVICE)
         return replace(row, client=replace(row.client, null_s=next(filter(None, latencies), None)))
-    used = (null.cpu.per_query_s.value for null in nulls if null.system == NULL_SYSTEM)
-    driver_s = next((seconds for seconds in used if seconds is not None), None)
-    return replace(row, cpu=replace(row.cpu, driver_s=driver_s if row.scenario == "single_stream" else None))
+    if row.scenario != "single_stream":
+        return row
+    used = [null.cpu for null in nulls if null.system == NULL_SYSTEM]
+    seconds = (cpu.per_query_s.value for cpu in used if cpu.per_query_s.value is not None)
+    counts = (cpu.instructions.value for cpu in used if cpu.instructions.value is not None)
+    cpu = replace(row.cpu, driver_s=next(seconds, None), driver_instructions=next(counts, None))
+    return replace(row, cpu=cpu)
 
 
 def _overhead(pool: Pool, levels: machine_speed.Levels) -> Overhead:

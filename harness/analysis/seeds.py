@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from harness.analysis import axes, notes
-from harness.analysis.table import Carbon, Latency, Resources, Row, Table, Timing, Validity
+from harness.analysis.table import Carbon, CpuUse, Latency, Resources, Row, Table, Timing, Validity
 from harness.driver.records import Outcome
 from harness.errors import counted
 from harness.estimate import Estimate
@@ -117,7 +117,7 @@ def _mean_row(rows: Sequence[Row], members: Sequence[Row], model: str, values: P
         throughput_qps=_mean_of([row.throughput_qps for row in rows]),
         resources=_mean_record([row.resources for row in rows], _USED),
         index=_mean_record([row.index for row in rows], ("size_bytes", "build_s")),
-        cpu=_mean_record([row.cpu for row in rows], ("per_query_s", "busy_cpus", "driver_s", "package_j")),
+        cpu=_mean_record([row.cpu for row in rows], _CPU),
         cost=_mean_record([row.cost for row in rows], _COSTS),
         carbon=_mean_carbon([row.carbon for row in rows]),
         judged=_mean_record([row.judged for row in rows], ("unjudged_share",)),
@@ -204,4 +204,5 @@ def _sum(numbers: Iterable[int | None]) -> int | None:
 
 _TIMES = [each.name for each in fields(Latency) if each.name not in ("spread_s", "trial_means_s", "trial_spread_s")]
 _USED = [each.name for each in fields(Resources)]
+_CPU = [each.name for each in fields(CpuUse)]
 _COSTS = ("sequential", "saturated", "metered", "tokens", "build", "storage_per_month")

@@ -1,7 +1,4 @@
-"""Records of a report, between the free half's stages and the writers in ``harness/report/``.
-
-Frozen dataclasses, standard library only.  Units stand in the names.
-"""
+"""Records of a report, between the free half's stages and the writers in ``harness/report/``; units are in the names."""
 
 from __future__ import annotations
 
@@ -258,20 +255,26 @@ class Resources:
 class CpuUse:
     """CPU time of a query over all trials, as the kernel counted it, and the mean number of busy CPUs meanwhile.
 
-    ``driver_s`` is harness's own part of ``per_query_s``: the null system's in the same envelope (``None``: not known).
     ``package_j`` is the energy of a query: of the whole packages over the trials, harness's work and waiting included.
+    Harness's own parts (``driver_``) are the null system's figures in the same envelope; ``None``: not known.
     """
 
     per_query_s: Estimate = Estimate(None)
     busy_cpus: float | None = None
     driver_s: float | None = None
     package_j: Estimate = Estimate(None)
+    instructions: Estimate = Estimate(None)
+    driver_instructions: float | None = None
+
+    @property
+    def of_system_instructions(self) -> Estimate:
+        """Return the instructions of a query without harness's own, where those are known."""
+        return self.instructions.map(lambda count: max(0.0, count - (self.driver_instructions or 0.0)))
 
     @property
     def of_system_s(self) -> Estimate:
         """Return the CPU time of a query without harness's own part, where that is known."""
-        driver_s = self.driver_s or 0.0
-        return self.per_query_s.map(lambda seconds: max(0.0, seconds - driver_s))
+        return self.per_query_s.map(lambda seconds: max(0.0, seconds - (self.driver_s or 0.0)))
 
     @property
     def busy_with_system(self) -> float | None:

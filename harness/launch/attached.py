@@ -170,7 +170,7 @@ class AttachedLauncher(process.ProcessLauncher):
         with cpu_placement.placed(1) as own, (job.folder / "log").open("w+b") as printed:
             placement = Placement((), (), None, own.harness_cpus, apart=True, client_cpus=own.cpus)
             with host.aside(placement):
-                seen = ObservedJob(job, placement, _NoCanary(), None, None)
+                seen = ObservedJob(job, placement, _NoCanary(), None, None, None)
                 stopped, exit_code = self._follow(job, placement, seen, printed.fileno(), progress)
             self._credentials.hide_files(job.out)
             if stopped:

@@ -14,7 +14,7 @@ from harness.launch import cpu_placement, host
 from harness.launch.base import Launcher
 from harness.launch.checks import Check, Level, warn_if
 from harness.launch.images import platforms
-from harness.launch.monitor import gpu, rapl
+from harness.launch.monitor import gpu, instructions, rapl
 from harness.launch.monitor.canary import Canary
 from harness.results.schema import CanaryReading, Placement
 
@@ -32,6 +32,7 @@ def examine(launcher: type[Launcher]) -> Iterator[Check]:
     yield _swap()
     yield _load()
     yield _canary()
+    yield _instructions()
     yield _cpu_energy()
     yield _gpu()
 
@@ -103,6 +104,11 @@ def canary_spreads(readings: Sequence[CanaryReading]) -> dict[str, float]:
     """Return by how much the slowest reading exceeds the fastest, as a share, for ``CPU`` and ``memory``."""
     times = {"CPU": [reading.cpu_s for reading in readings], "memory": [reading.memory_s for reading in readings]}
     return {name: max(values) / min(values) - 1 for name, values in times.items()}
+
+
+def _instructions() -> Check:
+    why = instructions.reason_not_counted()
+    return Check(Level.OK, "instructions", f"not counted: {why}" if why else "counted for each query")
 
 
 def _cpu_energy() -> Check:

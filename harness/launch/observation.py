@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 from harness.driver.procfs import OpenFiles, ReadFile
 from harness.launch import host
 from harness.launch.base import LaunchEnd, LaunchRequest, StopReason
-from harness.launch.monitor import gpu, rapl
+from harness.launch.monitor import gpu, instructions, rapl
 from harness.launch.monitor.canary import Canary
 from harness.launch.monitor.sampler import Sampler
 from harness.launch.monitor.sources import JobSource
@@ -29,9 +29,10 @@ class ObservedJob:
         canary_log: CanaryLog,
         gpus: gpu.JobGpus | None,
         packages: rapl.PackageCounters | None,
+        counter: instructions.EventCounter | None,
     ) -> None:
         self._job, self._placement, self._canary_log = job, placement, canary_log
-        self._gpus, self._packages = gpus, packages
+        self._gpus, self._packages, self._counter = gpus, packages, counter
         self._wall_s = 0.0
 
     def begin(self) -> None:
@@ -52,8 +53,10 @@ class ObservedJob:
         Args:
             source: makes their source, given a reader that keeps files open.
         """
-        with closing(OpenFiles()) as files, Sampler(source(files), self._gpus, self._packages) as self._sampler:
-            yield
+        with closing(OpenFiles()) as files:
+            self._sampler = Sampler(source(files), self._gpus, self._packages, self._counter)
+            with self._sampler:
+                yield
         self._wall_s = time.monotonic() - self._started
 
     def follow(
@@ -96,7 +99,8 @@ def observed(job: LaunchRequest, placement: Placement, canary: Canary) -> Iterat
         host.aside(placement),
         gpu.following(job.spec.envelope.gpus) as gpus,
         rapl.following(placement.cpus) as packages,
+        instructions.following() as counter,
     ):
         canary_log = CanaryLog(canary, placement, job, gpus)
         canary_log.take("before")
-        yield ObservedJob(job, placement, canary_log, gpus, packages)
+        yield ObservedJob(job, placement, canary_log, gpus, packages, counter)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from harness.analysis.gate import Answer, ChangeLimit, Checked
 from harness.analysis.paired_differences import LATENCY
-from harness.analysis.table import Table
+from harness.analysis.table import Row, Table
 from harness.errors import UsageError, counted, nearest_or_known
 from harness.evaluation import measure_names
 from harness.report import row_figures
@@ -137,12 +137,15 @@ def _condition(each: WrittenCondition, table: Table) -> ChangeLimit:
         lambda row: _numeric(figure.value(row)),
         figure.varies,
         by_query,
-        (lambda row: _scaled(row.cpu.per_query_s.value)) if figure.alias == "cpu" else None,
+        _WITH_DRIVER.get(figure.alias),
     )
 
 
-def _scaled(seconds: float | None) -> float | None:
-    return None if seconds is None else seconds * 1e3
+# Figures that a row has without harness's own part, and a process with it.
+_WITH_DRIVER: Mapping[str, Callable[[Row], float | None]] = {
+    "cpu": lambda row: row.cpu.per_query_s.map(lambda seconds: seconds * 1e3).value,
+    "instructions": lambda row: row.cpu.instructions.value,
+}
 
 
 def _numeric(value: Value) -> float | None:

@@ -272,6 +272,12 @@ FIXED: dict[str, tuple[Figure, ...]] = {
             varies=Varies.CPU,
         ),
         figure_of(
+            "instructions_per_query", "instructions",
+            "instructions of a query in user mode, less harness's own where known", "cpu.of_system_instructions",
+            interval="95 % interval, for fresh processes", bounds="95 %", short="instructions", optional=True,
+            label="instructions of a query", method=notes.INSTRUCTIONS_METHOD, varies=Varies.CPU,
+        ),
+        figure_of(
             "client_ms", "ms", "client's and network's part of a service's latency: that of null-service",
             "client.null_s", 1e3,
             label="client's part", header="client's part, ms", optional=True, method=notes.CLIENT_METHOD,

@@ -132,12 +132,14 @@ class Counters:
 class TrialCpu:
     """CPU time of one trial (``cpu_s``), by the counter that the kernel keeps for the whole job, and its length.
 
-    The driver's own work for the trial is in it: a few milliseconds, as the null system's jobs show.
+    The driver's own work for the trial is in it: a few milliseconds, as the null system's jobs show.  ``instructions``
+    were executed by the job's threads in user mode; ``None``: the host cannot count them, or not all.
     """
 
     trial: int
     cpu_s: float
     wall_s: float
+    instructions: int | None = field(default=None, metadata=LATER)
 
 
 @dataclass(frozen=True)

@@ -402,3 +402,22 @@ def test_only_the_probe_that_confirmed_the_rate_is_described() -> None:
     assert (
         cell_summary.confirming_samples(unchecked, sample_records.timed(sample_records.samples(latency))).trials == ()
     )
+
+
+@pytest.mark.parametrize("uncounted", [False, True])
+def test_instructions_of_a_query_are_known_if_every_trial_has_them(
+    interleaved: Interleaved, snapshot: Snapshot, make: Maker, uncounted: bool
+) -> None:
+    jobs = []
+    for job, count in zip(interleaved(), (210_000, 210_000, 210_000, 280_000, 140_000), strict=True):
+        number = job.result.spec.job
+        used = TrialCpu(number, 0.2, 0.7, None if uncounted and number == 4 else count)
+        jobs.append(replace(job, result=sample_records.nested(job.result, {"trial_cpu": (used,)})))
+    null = make(NULL_SYSTEM, base_ms=0.001, changes={"trial_cpu": (TrialCpu(0, 0.07, 0.1, 70_000),)}, warmup_queries=20)
+    (row,) = build_table([*jobs, null], snapshot=snapshot).rows
+    found = row.cpu.of_system_instructions
+    if uncounted:
+        assert found.value is None and "some trials were not counted" in str(found.reason)
+        return
+    # 1,050,000 over 5 x 140 queries, of which the null system takes 500; the interval as that of the joules above.
+    assert found.value == pytest.approx(1_000) and found.low == pytest.approx(1_061 - 500, abs=1)

@@ -87,6 +87,7 @@ OWN = {
     "launch/images/engine_build": "what the Docker engine answers; a build's words come as its JSON",
     "launch/images/emulation": "the kernel's files",
     "launch/monitor/canary": "the kernel's files",
+    "launch/monitor/instructions": "the kernel's counters",
     "launch/monitor/sources": "the kernel's files",
     "launch/podman": "the log of a service that it has started",
     "launch/process": "the end of a job's log, as bytes",

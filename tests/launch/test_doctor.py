@@ -84,7 +84,7 @@ def test_good_host_has_no_findings(host: Host) -> None:
     assert host.bad() == []
     assert host.closed == 1
     host.cpu_s, host.memory_s = [0.004] * 3, [0.008] * 3
-    names = "engine cgroup CPUs topology memory swap load canary CPU energy GPUs"
+    names = "engine cgroup CPUs topology memory swap load canary instructions CPU energy GPUs"
     assert " ".join(finding.what for finding in doctor.examine(DockerLauncher)) == names
 
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Self
 
 from harness.launch.monitor.gpu import JobGpus
+from harness.launch.monitor.instructions import CountedEvents, EventCounter
 from harness.launch.monitor.rapl import PackageCounters
 from harness.launch.monitor.sources import JobSource
 from harness.launch.monitor.traces import CounterReading, CounterTrace, GpuMoment, GpuTrace, MemoryTrace
@@ -92,11 +93,12 @@ class Sampler(threading.Thread):
         source: JobSource,
         gpus: JobGpus | None = None,
         packages: PackageCounters | None = None,
+        instructions: EventCounter | None = None,
         interval_s: float = INTERVAL_S,
     ) -> None:
         super().__init__(daemon=True, name="sampler")
         self._source = source
-        self._packages = packages
+        self._packages, self._instructions = packages, instructions
         self._gpus = GpuSampler(gpus, self._pids) if gpus else None
         self._interval_s = interval_s
         self._stopped = threading.Event()
@@ -182,14 +184,21 @@ class Sampler(threading.Thread):
 
     def _read_counters(self) -> None:
         start = time.thread_time()
-        # First, because the source may take milliseconds.
+        # First, because the source may take milliseconds, and begins with the CPU time.
+        executed = self._count()
         used_uj = self._packages.total_uj(time.perf_counter_ns()) if self._packages else None
         if (reading := self._source.read()) is not None:
-            self._readings.append(replace(reading, package_uj=used_uj))
+            self._readings.append(replace(reading, package_uj=used_uj, instructions=executed))
             if reading.throttled_periods is not None:
                 self.throttled_periods = reading.throttled_periods
         cost_s = time.thread_time() - start
         self._next_counters = time.monotonic() + max(_MOMENTS_S, cost_s / _CPU_SHARE)
+
+    def _count(self) -> CountedEvents | None:
+        if self._instructions is None:
+            return None
+        self._instructions.follow(self._source.pids() or ())
+        return self._instructions.read()
 
     def _pids(self) -> Collection[int] | None:
         with self._reading:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from harness.driver.records import Phase
+from harness.launch.monitor.instructions import CountedEvents
 from harness.results.schema import Counters, GpuReading, GpuUse, Memory, TrialCpu, TrialEnergy
 
 
@@ -77,6 +78,7 @@ class CounterReading:
     throttled_periods: int | None = None
     package_uj: int | None = None
     client_cpu_ns: int | None = None
+    instructions: CountedEvents | None = None
 
 
 @dataclass(frozen=True)
@@ -111,8 +113,14 @@ class CounterTrace:
 
     def by_trial(self, phases: Sequence[Phase]) -> tuple[TrialCpu, ...]:
         """Return the CPU time of each trial that has a reading just before its start and just after its end."""
+        followed = self._all_followed()
         return tuple(
-            TrialCpu(number, used_ns / 1e9, (trial.end_ns - trial.start_ns) / 1e9)
+            TrialCpu(
+                number,
+                used_ns / 1e9,
+                (trial.end_ns - trial.start_ns) / 1e9,
+                _executed(before.instructions, after.instructions) if followed else None,
+            )
             for number, trial, before, after in self._read_trials(phases)
             if (used_ns := _less(after.cpu_ns, before.cpu_ns)) is not None
         )
@@ -124,6 +132,18 @@ class CounterTrace:
             for number, _, before, after in self._read_trials(phases)
             if (used_uj := _grown(before.package_uj, after.package_uj)) is not None
         )
+
+    def _all_followed(self) -> bool:
+        """Return whether instructions were counted in all threads of the job, by its CPU time from first to last.
+
+        Not by trial: the kernel adds to a cgroup's CPU time once a tick while a thread runs.
+        """
+        read = [(one.instructions, one.cpu_ns) for one in self.readings]
+        known = [(counted.followed_ns, cpu_ns) for counted, cpu_ns in read if counted and cpu_ns is not None]
+        if not known:
+            return False
+        followed_ns, used_ns = (last - first for first, last in zip(known[0], known[-1], strict=True))
+        return followed_ns >= (1 - _UNFOLLOWED) * used_ns - _TICK_NS
 
     def _read_trials(self, phases: Sequence[Phase]) -> Iterator[tuple[int, Phase, CounterReading, CounterReading]]:
         """Yield each trial with its number, the reading just before its start and the one just after its end."""
@@ -229,6 +249,18 @@ def _grown(first: int | None, last: int | None) -> int | None:
     return last - first
 
 
+def _executed(first: CountedEvents | None, last: CountedEvents | None) -> int | None:
+    """Return the instructions between two readings; None where they were not counted all the time."""
+    if first is None or last is None:
+        return None
+    if last.counted_ns - first.counted_ns < (1 - _UNCOUNTED) * (last.followed_ns - first.followed_ns):
+        return None
+    return last.events - first.events
+
+
+# Shares of a job's CPU time that may be missing.
+_UNFOLLOWED, _UNCOUNTED = 0.02, 0.001
+_TICK_NS = 10_000_000
 _TRIAL = re.compile(r"trial-(\d+)")
 # How long before a trial and after it its counter may be read: there the job waits for queries and does nothing.
 _LEAST_SLACK_NS, _SLACK = 50_000_000, 0.005
