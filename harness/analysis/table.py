@@ -1,4 +1,4 @@
-"""Records of a report, between the free half's stages and the writers in ``harness/report/``; units are in the names."""
+"""Records of a report, between the free half's stages and the writers of ``harness/report``; names have units."""
 
 from __future__ import annotations
 
