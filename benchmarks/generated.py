@@ -15,7 +15,8 @@ from pathlib import Path
 
 from benchmarks.table import Line
 from harness import datasets
-from harness.datasets.generate import generate, wordpieces
+from harness.datasets.generate import wordpieces
+from harness.datasets.generate.kinds import generate
 
 DOCUMENTS = 100_000
 _FILLERS = 110_000

@@ -18,7 +18,7 @@ from checkpoints import small, stand_in
 from checkpoints.small import Heard, Kind
 from harness import datasets, filesystem
 from harness.config import data_root
-from harness.datasets.generate import CANDIDATES
+from harness.datasets.generate.kinds import CANDIDATES
 from harness.launch.images import catalog
 
 QUERY_TOKENS, _FIRST, LONGEST = 8, 77, 231

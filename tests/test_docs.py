@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from checkpoints import debiasing, long_documents, small
 from harness.analysis.table import Cause, Table
 from harness.cli import main
-from harness.jobs import suite, suite_scenarios
+from harness.jobs import suite, suite_protocol, suite_scenarios
 from harness.launch.images import catalog, driver_code
 from harness.launch.images.asset import Asset
 from harness.launch.images.systems import EngineFile, SystemFile
@@ -42,7 +42,8 @@ def test_every_command_has_help_and_is_in_the_readme() -> None:
 def test_every_suite_key_is_described() -> None:
     for model in (
         suite.Suite,
-        suite.SuiteProtocol,
+        suite_protocol.SuiteProtocol,
+        suite.SizeSweep,
         suite_scenarios.Offline,
         suite_scenarios.Server,
         suite_scenarios.Mixed,

@@ -11,7 +11,7 @@ from harness import datasets
 from harness.analysis import positions
 from harness.analysis.positions import BIN, DatasetPositions, FirstPassages
 from harness.analysis.table import Row, Table
-from harness.datasets import Dataset, DatasetLocation, IrDataset, dataset_name
+from harness.datasets import Dataset, DatasetLocation, dataset_name
 from harness.datasets.passage_matching import JudgedPassage, match_passages, read_chunks, read_passages
 from harness.datasets.passage_positions import POSITIONS, has_positions, read_positions, read_positions_file
 from harness.errors import FileError, UnknownName, UsageError
@@ -65,7 +65,7 @@ def of_dataset(name: str, location: DatasetLocation, sources: PositionSources, c
         origin = f"passages of {Path(sources.passages).name}, found in judged documents"
         passages = positions.first_passages(shown, origin, found.records, found.pairs)
     else:
-        folder = None if isinstance(location, IrDataset) else datasets.folder_of(location)
+        folder = datasets.folder_of(location)
         if folder is None or not has_positions(folder):
             raise UsageError(
                 f"{name}: has no {POSITIONS}; name judged passages with --passages or judged chunks with --chunks"
@@ -184,4 +184,5 @@ def _location(name: str, *, required: bool) -> DatasetLocation | None:
 
 
 def _has_positions(location: DatasetLocation) -> bool:
-    return not isinstance(location, IrDataset) and has_positions(datasets.folder_of(location))
+    folder = datasets.folder_of(location)
+    return folder is not None and has_positions(folder)

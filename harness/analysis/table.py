@@ -410,6 +410,7 @@ class Row:
     ``sweep`` is a point of a sweep or curve.  ``models`` are the models of its parts, as ``name@revision``; ``foreign``
     is the quality that others report of its model (:mod:`harness.analysis.foreign_quality`), by column.
     ``origin`` names the merged results (:mod:`harness.results.merge`); jobs of two origins never share a row.
+    ``predicted_from``: the most documents behind a row that was not measured (:mod:`harness.analysis.larger_sizes`).
     ``one_pass_warmup`` counts the warm-up queries if warm-up was one pass.  ``data_faults`` are faults of the corpus.
     ``told`` is the machine of a service that ran already, as its user told it (``None``: the user did not).
     ``throughput_qps`` was asked to keep ``latency_percentile`` per cent of the queries within ``latency_target_s``.
@@ -447,6 +448,7 @@ class Row:
     sweep: SweepPoint | None = None
     models: tuple[str, ...] = ()
     origin: str | None = None
+    predicted_from: int | None = None
     queries: int | None = None
     trials: int | None = None
     judged: Judged = Judged()

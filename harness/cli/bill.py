@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import click
 
-from harness.analysis import bills
+from harness.analysis import bills, larger_sizes, results_folder
 from harness.analysis.axes import cell_of
 from harness.analysis.table import Row, Table
 from harness.cli.locations import as_given, mirrored
@@ -55,6 +57,10 @@ def bill(stored: StoredResults, targets: tuple[str, ...], traffic: TrafficOption
     if unknown := next((figure for figure in most_s if figure not in bills.FIGURES), None):
         raise UnknownName("latency figure", unknown, bills.FIGURES)
     table = stored.priced(stored.read()).table
+    if at.documents is not None:
+        processes = stored.by_process(table.rows) if results_folder.may_have_jobs(stored.results) else {}
+        rows = larger_sizes.with_predicted(table.rows, processes, at.documents, stored.pricing())
+        table = replace(table, rows=rows)
     groups = bills.find(table, at, most_s)
     if folder is not None:
         from harness.report.plots import bills as plots

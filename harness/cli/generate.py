@@ -14,9 +14,9 @@ from harness.cli.lines import say
 from harness.cli.options import PATH, FiniteRange, cache_option, parsed_by
 from harness.commands import option
 from harness.datasets.dureader_questions import LabelRule, label_questions
-from harness.datasets.generate import CUTS, KINDS
-from harness.datasets.generate import generate as write_collection
 from harness.datasets.generate.collection import NO_LICENCE
+from harness.datasets.generate.kinds import CUTS, KINDS
+from harness.datasets.generate.kinds import generate as write_collection
 from harness.errors import UsageError, counted
 from harness.progress import bar
 from harness.untrusted import one_line, split_list

@@ -26,7 +26,8 @@ from harness.cli.stored_results import (
     stored_results,
     tested,
 )
-from harness.commands import command
+from harness.cli.traffic import amount
+from harness.commands import command, option
 from harness.driver.records import Outcome
 from harness.errors import UnknownName, UsageError
 from harness.report import LAYOUTS, render, study
@@ -104,6 +105,15 @@ view_options = record_options(
     help="--pooled: the system that the others are compared with.  [default: the quickest]",
 )
 @click.option(
+    "--at",
+    "documents",
+    default="",
+    show_default=False,
+    metavar="DOCUMENTS",
+    help="Predict what each system costs at this many documents (10M), from rows of several sizes (md, csv, json or a"
+    " picture).",
+)
+@click.option(
     "--at-least",
     "goal",
     callback=parsed_late("harness.analysis.cheapest", "parse_goal"),
@@ -130,6 +140,7 @@ def report(
     *,
     pooled: bool,
     reference: str,
+    documents: str,
 ) -> None:
     """Show systems, quality, latency and cost of the stored RESULTS (a folder; default: results).  Runs nothing.
 
@@ -139,7 +150,10 @@ def report(
     """
     if reference and not pooled:
         raise UsageError("--reference goes with --pooled; leave it out")
-    request = ReportRequest(stored, layout, destination, view, goal, amrs, reference if pooled else None)
+    at = amount(documents, option("at")) if documents else None
+    request = ReportRequest(
+        stored, layout, destination, view, goal, amrs, reference if pooled else None, None if at is None else round(at)
+    )
     _check_options(destination.form, request.short, view, amrs)
     next(show for takes, show in _LAYOUTS if takes(request))(request)
 
@@ -149,7 +163,7 @@ class ReportRequest:
     """Request for a report: the results, the shape and the destination.
 
     ``pooled`` names the reference system of results that are joined across machines (empty: the quickest); ``None``:
-    they are not joined.
+    they are not joined.  ``at`` is a number of documents to predict.
     """
 
     stored: StoredResults
@@ -159,6 +173,7 @@ class ReportRequest:
     goal: QualityGoal | None
     amrs: Mapping[str, float]
     pooled: str | None
+    at: int | None
 
     @property
     def form(self) -> str:
@@ -250,6 +265,34 @@ def _pooled(request: ReportRequest) -> None:
     work_s = history.work_s(reader.read_jobs(stored.results), rows)
     cells = other_machines.cells(rows, stored.by_process(rows), work_s)
     request.destination.show_report(pooled_document(pool(table, cells, reference)))
+
+
+def _at_size(request: ReportRequest) -> None:
+    """Show what systems cost at a number of documents that was not measured."""
+    from harness.report.larger_sizes import predicted, sizes_document
+
+    stored, destination = request.stored, request.destination
+    assert request.at is not None, "the layout takes no other request"
+    if (
+        request.layout != "rows"
+        or request.goal is not None
+        or request.view != SummaryView()
+        or request.form not in (*FORMATS, *PICTURES)
+    ):
+        raise UsageError(
+            "--at has its own columns, in md, csv, json or a picture; leave out --layout, --columns, --sort,"
+            " --currency, --at-least and other formats"
+        )
+    table = request.read().table
+    processes = stored.by_process(table.rows) if results_folder.may_have_jobs(stored.results) else {}
+    made = predicted(table, processes, request.at, stored.pricing())
+    if destination.form in PICTURES:
+        from harness.report.plots import larger_sizes as plots  # late: matplotlib
+
+        assert destination.folder is not None
+        show_pictures(plots.write_pictures(made, destination.folder, destination.form), ())
+    else:
+        destination.show_report(sizes_document(made))
 
 
 def _page(request: ReportRequest) -> None:
@@ -363,6 +406,7 @@ def _whole_table(request: ReportRequest) -> None:
 # The requests that a layout takes, and how it shows one; the first layout that takes a request shows it.
 _LAYOUTS: tuple[tuple[Callable[[ReportRequest], bool], Callable[[ReportRequest], None]], ...] = (
     (lambda request: request.pooled is not None, _pooled),
+    (lambda request: request.at is not None, _at_size),
     (lambda request: request.goal is not None, _cheapest),
     (lambda request: request.form == PAGE, _page),
     (lambda request: request.layout == LONG_DOCUMENTS, _long_documents),

@@ -137,6 +137,11 @@ class StoredResults:
         jobs = reader.read_jobs(self.results)
         return by_process(jobs, rows, lambda table: self.priced(ReadResults(table, dict)).table)
 
+    def pricing(self) -> Callable[[Row], Row]:
+        """Return a function that prices a row at the selected prices."""
+        tariff = self._tariff()
+        return lambda row: row_pricing.price_row(row, tariff)
+
     def _tariff(self) -> Tariff:
         # A paper's exchange rates are in US$ of its own date.
         as_of = self.selection.as_of or results_folder.price_date(self.results)

@@ -50,7 +50,7 @@ class TrafficOptions:
         numbers = {name: value for name, value in asdict(self).items() if value is not None and name != "traffic_file"}
         for name, kind in (("queries_per_month", float), ("documents", round)):
             if name in numbers:
-                numbers[name] = kind(_amount(numbers[name], option(name)))
+                numbers[name] = kind(amount(numbers[name], option(name)))
         if self.traffic_file is not None:
             return read_traffic(self.traffic_file, numbers)
         if "queries_per_month" not in numbers:
@@ -60,7 +60,7 @@ class TrafficOptions:
         return config.validate(Traffic, numbers, Path("the options"), "traffic")
 
 
-def _amount(text: str, option: str) -> float:
+def amount(text: str, option: str) -> float:
     """Parse a number that may end in k, M or G.
 
     Raises:

@@ -19,8 +19,10 @@ from harness.datasets.dataset import Dataset, Language, QuerySample, draw_sample
 from harness.datasets.ir_datasets import IrDataset
 from harness.datasets.licence import MS_MARCO, XOR_TYDI, Licence
 from harness.datasets.passage_positions import positions_content
-from harness.errors import FileError, UnknownName
+from harness.datasets.sizes import SizedDataset, resized
+from harness.errors import FileError, UnknownName, UsageError
 from harness.progress import Progress, bar, silent
+from harness.results.schema import split_size
 from harness.untrusted import ForeignText
 
 __all__ = [
@@ -52,8 +54,8 @@ class DatasetFacts(ConfigModel):
     attribution: ForeignText | None = Field(default=None, description="whom to name as the author of the texts")
 
 
-# A folder, with "#split" after its name if it has several; or an id of ir_datasets.
-DatasetLocation = Path | IrDataset
+# A folder, with "#split" after its name if it has several; an id of ir_datasets; or either at another size.
+DatasetLocation = Path | IrDataset | SizedDataset
 
 
 def dataset_name(declared: str) -> str:
@@ -68,14 +70,21 @@ def find(name: str, beside: Path) -> DatasetLocation:
 
     Raises:
         UnknownName: no dataset has this path, name or id.
+        UsageError: it has two sizes.
     """
     path = beside / name
+    whole, documents = split_size(name)
+    if documents is not None and not path.is_dir():
+        of = find(whole, beside)
+        if isinstance(of, SizedDataset):
+            raise UsageError(f"dataset {name}: it has two sizes; name one")
+        return SizedDataset(of, documents)
     if name.startswith((".", "/")):
         return path
     shipped = {qrels.parent.name: qrels.parent for qrels in (data_root() / "datasets").glob("*/qrels.trec*")}
     if name in shipped:
         return shipped[name]
-    if folder_of(path).is_dir():
+    if _split(path)[0].is_dir():
         return path
     names = [*shipped, "a folder such as ./my-data"]
     if text := extras.missing("ir_datasets"):
@@ -89,12 +98,14 @@ def find(name: str, beside: Path) -> DatasetLocation:
 
 def is_here(location: DatasetLocation) -> bool:
     """Return whether a dataset's files are on this machine, complete or not."""
-    return ir_datasets.is_fetched(location) if isinstance(location, IrDataset) else folder_of(location).exists()
+    whole = _whole(location)
+    return ir_datasets.is_fetched(whole) if isinstance(whole, IrDataset) else _split(whole)[0].exists()
 
 
 def missing_folder(location: DatasetLocation) -> FileError | None:
     """Return the error of a location whose folder does not exist; ir_datasets may still fetch its own."""
-    return None if isinstance(location, IrDataset) else _formats.missing_folder(folder_of(location))
+    folder = folder_of(location)
+    return None if folder is None else _formats.missing_folder(folder)
 
 
 def missing_files(location: DatasetLocation) -> FileError | None:
@@ -102,9 +113,9 @@ def missing_files(location: DatasetLocation) -> FileError | None:
 
     Nothing is read.
     """
-    if not isinstance(location, IrDataset):
+    if (folder := folder_of(location)) is not None:
         try:
-            _formats.name_of(folder_of(location))
+            _formats.name_of(folder)
         except FileError as error:
             return error
     return None
@@ -122,6 +133,8 @@ def load(location: DatasetLocation, cache: Path, progress: Progress = silent) ->
         FileError: a file is missing, or a line is wrong: names file, line and fault.
         UsageError: the format needs something else that is missing.
     """
+    if isinstance(location, SizedDataset):
+        return resized(load(location.of, cache, progress), location.documents, cache, progress)
     if isinstance(location, IrDataset):
         name, source, language = location.name, ir_datasets.read(location), ir_datasets.language(location)
         positions = b""
@@ -146,9 +159,14 @@ def load_named(declared: str, beside: Path, cache: Path) -> Dataset:
         return load(location, absolute_folder(cache), step)
 
 
-def folder_of(location: Path) -> Path:
-    """Return the folder of a location with or without a split."""
-    return _split(location)[0]
+def folder_of(location: DatasetLocation) -> Path | None:
+    """Return the folder of a dataset, whatever its split and size; ``None``: it is one of ir_datasets."""
+    whole = _whole(location)
+    return None if isinstance(whole, IrDataset) else _split(whole)[0]
+
+
+def _whole(location: DatasetLocation) -> Path | IrDataset:
+    return location.of if isinstance(location, SizedDataset) else location
 
 
 def licence(location: DatasetLocation) -> Licence:
@@ -157,9 +175,10 @@ def licence(location: DatasetLocation) -> Licence:
     Raises:
         FileError: ``dataset.toml`` cannot be read.
     """
+    location = _whole(location)
     if isinstance(location, IrDataset):
         return MS_MARCO if location.name.startswith("msmarco") else Licence(None)
-    folder = folder_of(location)
+    folder = _split(location)[0]
     form = _formats.name_of(folder)
     if form == msmarco.FORMAT.name:
         return MS_MARCO

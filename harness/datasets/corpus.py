@@ -55,12 +55,23 @@ class PreparedCorpus:
     def unknown(self, doc_ids: set[str]) -> set[str]:
         """Return the ids that no document has.  Streams: memory never holds all ids."""
         missing = set(doc_ids)
+        for doc_id in self.ids():
+            missing.discard(doc_id)
+            if not missing:
+                break
+        return missing
+
+    def ids(self) -> Iterator[str]:
+        """Yield the ids of all documents in their order; memory holds one."""
         with (self.folder / _IDS).open(encoding="utf-8", newline="\n") as lines:
             for line in lines:
-                missing.discard(line.rstrip("\n"))
-                if not missing:
-                    break
-        return missing
+                yield line.rstrip("\n")
+
+    @property
+    def id_hashes(self) -> NDArray[np.uint64]:
+        """Return the hashes of all ids in ascending order; shape (size,)."""
+        hashes: NDArray[np.uint64] = np.load(self.folder / _HASHES, mmap_mode="r")
+        return hashes
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Yield ``_id``, ``title``, ``text`` and any ``metadata`` of all documents in their order; memory holds one."""
@@ -84,9 +95,8 @@ class PreparedCorpus:
     def draw(self, count: int, seed: int) -> tuple[dict[str, Any], ...]:
         """Return ``count`` documents drawn by a seed, in the order drawn, as :meth:`__iter__` yields them."""
         rows = random.Random(f"documents:{seed}").sample(range(self.size), min(count, self.size))
-        with (self.folder / _IDS).open(encoding="utf-8", newline="\n") as lines:
-            chosen = set(rows)
-            wanted = {row: line.rstrip("\n") for row, line in enumerate(lines) if row in chosen}
+        chosen = set(rows)
+        wanted = {row: doc_id for row, doc_id in enumerate(self.ids()) if row in chosen}
         return tuple(self.documents(wanted[row] for row in rows))
 
     def texts(self, doc_ids: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -96,7 +106,7 @@ class PreparedCorpus:
     def documents(self, doc_ids: Iterable[str]) -> Iterator[dict[str, Any]]:
         """Yield ``_id``, ``title``, ``text`` and any ``metadata`` of the existing documents, as :meth:`texts` does."""
         names = list(dict.fromkeys(doc_ids))
-        hashes = np.load(self.folder / _HASHES, mmap_mode="r")
+        hashes = self.id_hashes
         offsets = np.load(self.folder / _OFFSETS, mmap_mode="r")
         rows = np.searchsorted(hashes, np.array([id_hash(name) for name in names], dtype=np.uint64))
         with (self.folder / CORPUS).open("rb") as file:

@@ -23,6 +23,7 @@ from harness.datasets import dataset_name, folder_of
 from harness.driver.records import Envelope
 from harness.errors import EngineError, HarnessError, UsageError
 from harness.pricing import instances
+from harness.results.schema import split_size
 
 DEFAULT_PROFILE = "cpu1-mem1"
 Writer = TypeVar("Writer")
@@ -110,7 +111,8 @@ class CommandSuite:
 
 def dataset_from(dataset: str, results: Path) -> str:
     """Return a dataset as a suite's file in that folder names it: a folder from there."""
-    if dataset.startswith((".", "/")) or folder_of(Path(dataset)).is_dir():
+    folder = folder_of(Path(split_size(dataset)[0]))
+    if dataset.startswith((".", "/")) or (folder is not None and folder.is_dir()):
         relative = os.path.relpath(dataset, results)
         return relative if relative.startswith(".") else f"./{relative}"
     return dataset

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
 
 from harness import config
 from harness.config import NAME_PATTERN, ConfigModel, read_toml, validate
@@ -19,12 +19,23 @@ from harness.datasets.dataset import Language
 from harness.driver.records import Envelope, Outcome, Scalar, ScenarioParams
 from harness.errors import FileError, UnknownName, UsageError, did_you_mean, nearest_or_known, quoted_name
 from harness.evaluation import measure_names
+from harness.jobs.suite_protocol import SuiteProtocol
 from harness.jobs.suite_scenarios import Mixed, Offline, Scenario, Server
 from harness.launch import service_address
 from harness.pricing import instances
 from harness.pricing.instances import HardwareProfile
 from harness.results.reader import names_folder
-from harness.results.schema import NULL_SERVICE, NULL_SYSTEM, PAPERS, Cell, SweepPoint, base_system, matches, unmatched
+from harness.results.schema import (
+    NULL_SERVICE,
+    NULL_SYSTEM,
+    Cell,
+    SweepPoint,
+    base_system,
+    matches,
+    sized_name,
+    split_size,
+    unmatched,
+)
 from harness.results.suite_record import INSTANCE_PATTERN, ToldMachine
 
 # The one profile of a service that runs already, and what its protocol asks less than others.
@@ -67,69 +78,6 @@ Names = Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(_check_on
 DatasetNames = Annotated[Names, AfterValidator(_check_dataset_names)]
 Pairs = Annotated[dict[str, str], AfterValidator(_check_pairs)]
 Values = Annotated[tuple[Scalar, ...], Field(min_length=1), AfterValidator(_check_once)]
-
-
-class SuiteProtocol(ConfigModel):
-    """Protocol of a suite; the named protocol gives the defaults of all other keys."""
-
-    name: Literal["interleaved", "santhanam2023"] = Field(
-        default="interleaved",
-        description="`interleaved`: each trial is a fresh process, and trials of all cells are mixed in random order;"
-        " `santhanam2023`: warm-up and all trials of a cell in one container, as in the paper",
-    )
-    warmup_queries: int = Field(
-        default=20,
-        ge=1,
-        le=10_000,
-        description="queries to warm up with, none of them timed (`santhanam2023`: 10); a dataset without unjudged"
-        " queries lends at most a fifth of its sample, which is then judged and not timed",
-    )
-    warmup_cap: int | None = Field(
-        default=50_000,
-        ge=1,
-        le=1_000_000,
-        description="warm-up passes over its queries again until 1.5 s of work are level and no compiler is at work,"
-        " and asks at most this many; it ends after 60 s of work in any case (`santhanam2023`: one pass)",
-    )
-    trials: int = Field(default=5, ge=1, le=1000, description="timed passes over the query sample")
-    repeats: int = Field(
-        default=20, ge=0, le=1000, description="queries asked twice in a row after the trials, to find result caches"
-    )
-    sample_size: int = Field(default=1000, ge=1, le=100_000, description="queries in the sample, at most those judged")
-    unjudged: bool = Field(
-        default=False,
-        description="fill the sample up to `sample_size` with queries that have no judgements: latency is over all,"
-        " quality over the judged ones; at most a fifth of all queries then warms up",
-    )
-    k: int = Field(default=10, ge=1, le=10_000, description="documents to retrieve for each query")
-    max_qps: float | None = Field(
-        default=None,
-        ge=0.05,
-        le=1e6,
-        description="with `url`: the most queries a second; `server` tries no higher rate, and in the other scenarios"
-        " queries start at least this far apart",
-    )
-    seed: int = Field(default=2023, ge=0, description="chooses sample, warm-up queries and their order")
-    load_timeout_s: float = Field(default=600.0, gt=0, description="longest load")
-    query_timeout_s: float = Field(default=60.0, gt=0, description="longest query (`offline`: times the batch size)")
-    build_timeout_s: float = Field(default=7200.0, gt=0, description="longest index build")
-    job_timeout_s: float = Field(default=7200.0, gt=0, description="longest job in all")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _named(cls, value: Any) -> Any:
-        """Fill in the defaults of the named protocol."""
-        return {**PAPERS.get(str(value.get("name")), {}), **value} if isinstance(value, dict) else value
-
-    @property
-    def jobs(self) -> int:
-        """Return the number of jobs (fresh processes) of a cell."""
-        return self.trials if self.name == "interleaved" else 1
-
-    @property
-    def trials_a_job(self) -> int:
-        """Return the number of timed passes in each job."""
-        return self.trials // self.jobs
 
 
 class Expectation(ConfigModel):
@@ -175,6 +123,17 @@ class RunningService(ConfigModel):
     )
     params: dict[str, Scalar] = Field(
         default={}, description="parameters of the suite's systems, e.g. the name of the service's index"
+    )
+
+
+class SizeSweep(ConfigModel):
+    """Datasets at several numbers of documents, so that reports see how cost grows with size."""
+
+    documents: Annotated[tuple[Annotated[int, Field(ge=1, le=999_999_999)], ...], AfterValidator(_check_once)] = Field(
+        default=(),
+        description="`[10_000, 30_000, 100_000, 300_000]` puts `my-data@10000` ... in the place of each dataset: a"
+        " sample with all judged documents, or the corpus among generated distractors. Each size's documents are in"
+        " the larger ones; four sizes or more make a [law](../method/sizes.md)",
     )
 
 
@@ -225,6 +184,7 @@ class Suite(ConfigModel):
         " image, and the index if they differ in search parameters. A component's parameters are"
         ' `"<component>.<name>"`: its index is built for each value, the other component\'s once',
     )
+    sizes: SizeSweep = Field(default=SizeSweep(), description="datasets at several numbers of documents")
     curve: dict[Annotated[str, Field(pattern=NAME_PATTERN)], Annotated[Names, Field(min_length=2)]] = Field(
         default={},
         description="systems that differ in parameters alone, drawn as one curve like the points of a sweep: `[curve]`,"
@@ -407,6 +367,8 @@ def parse(raw: dict[str, Any], path: Path) -> Suite:
             raise FileError(f"{path}: key 'sweep.{system}': {fault}")
     if suite.sweep:
         suite = validate(Suite, _swept(suite), path)
+    if suite.sizes.documents:
+        suite = validate(Suite, _at_sizes(suite), path)
     for mistake in itertools.chain(
         _wrong_variants(suite), _unused_names(suite), _mistakes(suite), _wrong_service(suite)
     ):
@@ -479,6 +441,20 @@ def _swept(suite: Suite) -> dict[str, Any]:
         part["systems"] = spread(part["systems"])
     raw["expect"] = [{**entry, "system": name} for entry in raw["expect"] for name in spread([entry["system"]])]
     return raw | {key: _swept_pairs(raw[key], variants) for key in ("firstp", "exact")}
+
+
+def _at_sizes(suite: Suite) -> dict[str, Any]:
+    """Return the suite's keys, with each dataset at all sizes; one that names its size stays."""
+
+    def spread(name: str) -> list[str]:
+        sizes = () if split_size(name)[1] else suite.sizes.documents
+        return [sized_name(name, documents) for documents in sizes] or [name]
+
+    raw = suite.model_dump(mode="json")
+    for part in (raw, *raw["group"]):
+        part["datasets"] = list(dict.fromkeys(size for name in part["datasets"] for size in spread(name)))
+    raw["languages"] = {size: code for name, code in raw["languages"].items() for size in spread(name)}
+    return raw
 
 
 def _swept_pairs(named: Mapping[str, str], variants: Mapping[str, Sequence[str]]) -> dict[str, str]:

@@ -12,7 +12,7 @@ from typing import Any
 from harness.analysis.bills import BillGroup, BillPlace, SystemBill
 from harness.analysis.row_pricing import is_own_machine
 from harness.analysis.table import Row, Table
-from harness.commands import option
+from harness.commands import command, option
 from harness.driver.records import Outcome
 from harness.errors import counted
 from harness.pricing import bill
@@ -288,6 +288,13 @@ def _assumptions(groups: Sequence[BillGroup], traffic: Traffic) -> Iterator[str]
             "server measures how many a second it answers within a latency."
         )
     sizes = {one.row.index.documents for one in bills if one.row.index.documents}
+    if predicted := [one.row for one in bills if one.row.predicted_from]:
+        largest = max(row.predicted_from or 0 for row in predicted)
+        at = command("report", at=predicted[0].index.documents)
+        yield (
+            f"{counted(len(predicted), 'row')} predicted from up to {largest:,} documents: latency, machine, index and"
+            f" builds; {at} shows the laws and their exams."
+        )
     if traffic.documents and sizes - {traffic.documents}:
         yield (
             f"Builds and storage are scaled linearly from {joined_by_and([f'{size:,}' for size in sorted(sizes)])} to "

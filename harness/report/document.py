@@ -259,7 +259,11 @@ def price_facts(table: Table) -> dict[str, str]:
 
 def system_name(row: Row, escape: Escape) -> str:
     """Return a row's system, with the marks that :func:`stand_ins` explains."""
-    marks = (f" {STAND_IN}" if row.stand_in else "", f" {FIRST_USE}" if row.pinned_at_first_use else "")
+    marks = (
+        f" {STAND_IN}" if row.stand_in else "",
+        f" {FIRST_USE}" if row.pinned_at_first_use else "",
+        " (predicted)" if row.predicted_from else "",
+    )
     return escape(row.system) + "".join(marks)
 
 

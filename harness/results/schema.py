@@ -6,6 +6,7 @@ Records that cross into a container are in :mod:`harness.driver.records`.
 from __future__ import annotations
 
 import fnmatch
+import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -243,6 +244,20 @@ VERSION = "@"
 def base_system(name: str) -> str:
     """Return the system of a version's name: ``tantivy`` of ``tantivy@old``."""
     return name.partition(VERSION)[0]
+
+
+_SIZED = re.compile(r"(.+)@([1-9]\d{0,8})")
+
+
+def sized_name(dataset: str, documents: int) -> str:
+    """Return the name of a dataset at a number of documents: ``scifact@100000``."""
+    return f"{dataset}@{documents}"
+
+
+def split_size(dataset: str) -> tuple[str, int | None]:
+    """Return a dataset's name without its number of documents, and that number; ``None``: it names none."""
+    found = _SIZED.fullmatch(dataset)
+    return (found[1], int(found[2])) if found else (dataset, None)
 
 
 @dataclass(frozen=True)

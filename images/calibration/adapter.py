@@ -8,6 +8,7 @@ All parameters are optional.
 ``how``                ``spin`` (default), ``sleep``, ``child`` (a child process spins, asked over a pipe), or
                        ``threads`` (``workers`` threads at once, of which no one is told), or ``burn`` (each of
                        ``workers`` threads takes ``burn_ms`` of CPU time by its own clock, then all rest ``service_ms``)
+``us_per_document``    a search takes that much longer for each document of the index
 ``slow_first``         that many searches are slower: ``slow_factor`` times at first, falling evenly to once
 ``drift``              factor from one trial to the next; with ``ranking = "trial"`` the ranking turns with each trial
 ``lead``, ``sample``   searches before the first trial, and in each: a trial is told by counting
@@ -16,6 +17,7 @@ All parameters are optional.
 ``stall_at``           the search (from 0) that takes ``stall_s`` longer
 ``batch_ms``           how long a batch takes, whatever its size
 ``hold_mib``           anonymous memory, touched in ``load``; ``hold_in = "child"``: a child process holds it
+``kib_per_document``   anonymous memory for each document, as well
 ``touch_file``         map the index' file and read each of its pages; false: map it and read none
 ``touch_per_query``    pages of that file that each search reads first, at random; what that takes comes on top
 ``leak_kib``           anonymous memory that each search leaves behind
@@ -140,6 +142,7 @@ class Calibration(Adapter):
 
     def _service_ns(self, query: str, number: int) -> int:
         service_ms = float(self.params.get("service_ms", 0))
+        service_ms += float(self.params.get("us_per_document", 0)) * len(self._hits) / 1e3
         if "sigma" in self.params:
             service_ms *= math.exp(float(self.params["sigma"]) * self._quantile(float(query.rpartition(" ")[2])))
         slow_first = int(self.params.get("slow_first", 0))
@@ -177,6 +180,7 @@ class Calibration(Adapter):
                 mapped.madvise(mmap.MADV_RANDOM)  # a page that was evicted comes back alone
                 self._mapped, self._chance = mapped, random.Random("touch")
         size = int(self.params.get("hold_mib", 0)) * _MIB
+        size += int(self.params.get("kib_per_document", 0)) * len(self._hits) << 10
         in_child = self.params.get("hold_in") == "child"
         held.append(_in_child(lambda: _anonymous(size)) if in_child else _anonymous(size))
         return held

@@ -19,7 +19,8 @@ from harness import cli, report
 from harness.analysis import bills, results_folder, row_pricing
 from harness.analysis.table import OTHER
 from harness.config import published_folder
-from harness.jobs.suite import CellGroup, Ec2Settings, Expectation, Restriction, Suite, SuiteProtocol
+from harness.jobs.suite import CellGroup, Ec2Settings, Expectation, Restriction, SizeSweep, Suite
+from harness.jobs.suite_protocol import SuiteProtocol
 from harness.jobs.suite_scenarios import Mixed, Offline, Server
 from harness.launch.images.asset import Asset
 from harness.launch.images.systems import EngineFile, NotFor, SystemFile
@@ -86,6 +87,7 @@ def suite_reference() -> str:
         " and `suites/minimum-hardware.toml`, which are not whole products.\n"
         + _section("Top level", Suite)
         + _section("`[protocol]`", SuiteProtocol)
+        + _section("`[sizes]`", SizeSweep)
         + _section("`[offline]`", Offline)
         + _section("`[server]`", Server)
         + _section("`[mixed]`", Mixed)

@@ -20,8 +20,9 @@ from typing import Any
 import pytest
 
 from harness import datasets, filesystem
-from harness.datasets import generate
-from harness.datasets.generate import KINDS, wordpieces
+from harness.datasets.generate import kinds as generate
+from harness.datasets.generate import wordpieces
+from harness.datasets.generate.kinds import KINDS
 from harness.datasets.generate.passages import body, sentence_spans
 from harness.datasets.passage_positions import RelevantPosition, read_positions
 from harness.errors import UsageError

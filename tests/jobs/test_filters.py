@@ -12,7 +12,7 @@ import pytest
 from harness import datasets
 from harness.analysis.evaluate_job import JobEvaluator
 from harness.analysis.rows import build_rows
-from harness.datasets import generate
+from harness.datasets.generate import kinds as generate
 from harness.datasets.native import query_line
 from harness.driver.records import Outcome, Query, corpus_line, digest
 from harness.errors import FileError

@@ -12,7 +12,8 @@ import pytest
 from harness.driver.records import Envelope, Outcome, ScenarioParams
 from harness.jobs.inputs import Inputs
 from harness.jobs.plan import Planned, index_key, order, plan, states
-from harness.jobs.suite import Expectation, Restriction, Suite, SuiteProtocol
+from harness.jobs.suite import Expectation, Restriction, Suite
+from harness.jobs.suite_protocol import SuiteProtocol
 from harness.jobs.suite_scenarios import Offline, Server
 from harness.launch.images.systems import System
 from harness.results.isolation import CONTAINER, PROCESS

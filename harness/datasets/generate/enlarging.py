@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from typing import Any
 
 from harness.datasets.generate.collection import CollectionWriter, Step
 from harness.datasets.generate.passages import PassageSource, body
@@ -15,6 +16,7 @@ from harness.datasets.generate.wordpieces import count_tokens
 from harness.errors import UsageError
 
 _STEP = 500
+_PREFIX = "distractor-"
 _FEWEST = 2  # sentences of a distractor; one alone would repeat a document's
 
 
@@ -31,31 +33,42 @@ def write_larger(writer: CollectionWriter, source: PassageSource, documents: int
     Raises:
         UsageError: the source does not suffice, or has distractors already.
     """
-    _check(source, documents, max_tokens)
-    dataset = source.dataset
-    ids = [f"distractor-{number}" for number in range(1, documents - dataset.corpus.size + 1)]
-    if len(dataset.corpus.unknown(set(ids))) < len(ids):
-        raise UsageError(f"{dataset.name}: has distractors already; name the dataset that it was made from")
-    for query in dataset.queries:
+    check_source(source, documents, max_tokens)
+    for query in source.dataset.queries:
         writer.add_query(query)
-    for judgement in dataset.graded():
+    for judgement in source.dataset.graded():
         writer.add_judgement(*judgement)
+    for written, (document, known) in enumerate(enlarged(source, documents, max_tokens), 1):
+        tokens = count_tokens([body(document)])[0] if known is None else known
+        writer.add_document(document["_id"], document["text"], tokens, document.get("title", ""))
+        if written % _STEP == 0:
+            step(written, documents)
+
+
+def enlarged(source: PassageSource, documents: int, max_tokens: int) -> Iterator[tuple[dict[str, Any], int | None]]:
+    """Yield the source's documents at random places among distractors; these have their numbers of tokens.
+
+    The distractors of a larger number of documents begin with those of a smaller one.
+    """
     places, distractors = random.Random(f"places:{source.seed}"), _distractors(source, max_tokens)
-    originals, left = iter(dataset.corpus), dataset.corpus.size
+    originals, left = iter(source.dataset.corpus), source.dataset.corpus.size
+    number = 0
     for written in range(documents):
         if places.random() * (documents - written) < left:
-            document = next(originals)
-            (tokens,) = count_tokens([body(document)])
-            writer.add_document(document["_id"], document["text"], tokens, document["title"])
+            yield next(originals), None
             left -= 1
         else:
-            writer.add_document(ids[written - (dataset.corpus.size - left)], *next(distractors))
-        if (written + 1) % _STEP == 0:
-            step(written + 1, documents)
+            number += 1
+            text, tokens = next(distractors)
+            yield {"_id": f"{_PREFIX}{number}", "text": text}, tokens
 
 
-def _check(source: PassageSource, documents: int, max_tokens: int) -> None:
-    """Raise UsageError if this source does not suffice."""
+def check_source(source: PassageSource, documents: int, max_tokens: int) -> None:
+    """Check that a source has the documents and sentences for a larger collection.
+
+    Raises:
+        UsageError: it does not suffice, or has distractors already.
+    """
     name, size, sentences = source.dataset.name, source.dataset.corpus.size, len(source.fillers.texts)
     more = documents - size
     if more <= 0:
@@ -70,6 +83,8 @@ def _check(source: PassageSource, documents: int, max_tokens: int) -> None:
         raise UsageError(
             f"{name}: {sentences:,} unjudged sentences are too few for {more:,} distractors; lower --documents"
         )
+    if any(doc_id.startswith(_PREFIX) for doc_id in source.dataset.corpus.ids()):
+        raise UsageError(f"{name}: has distractors already; name the dataset that it was made from")
 
 
 def _distractors(source: PassageSource, max_tokens: int) -> Iterator[tuple[str, int]]:

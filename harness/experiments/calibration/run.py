@@ -20,7 +20,7 @@ from harness.experiments.calibration.fixtures import InjectingLauncher
 from harness.experiments.calibration.known_values import CaseReport, FigureVerdict, PeakMemory
 from harness.jobs import orchestrator
 from harness.jobs.inputs import RunOptions
-from harness.jobs.suite import SuiteProtocol
+from harness.jobs.suite_protocol import SuiteProtocol
 from harness.launch.base import Launcher
 from harness.launch.images import catalog
 from harness.progress import NOWHERE, Progress, show_progress, task

@@ -15,7 +15,8 @@ from harness.jobs import environment, orchestrator
 from harness.jobs.inputs import Inputs, RunOptions
 from harness.jobs.pinning import pin_system
 from harness.jobs.plan import identity, plan
-from harness.jobs.suite import Suite, SuiteProtocol
+from harness.jobs.suite import Suite
+from harness.jobs.suite_protocol import SuiteProtocol
 from harness.launch.base import Launcher, Prepared
 from harness.launch.images.systems import System
 from harness.progress import filtering, task

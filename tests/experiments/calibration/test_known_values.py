@@ -18,7 +18,7 @@ from harness.driver.records import MAX_PROBES, Outcome, Probe, ScenarioParams
 from harness.estimate import Estimate
 from harness.experiments.calibration import cases, known_values
 from harness.experiments.calibration.known_values import MIB, CaseReport, FigureVerdict, KnownValue
-from harness.jobs.suite import SuiteProtocol
+from harness.jobs.suite_protocol import SuiteProtocol
 from tests.experiments.calibration.conftest import Job
 from tests.support import sample_records
 

@@ -1,0 +1,303 @@
+"""Figures of systems at a number of documents that nobody measured, from rows of several sizes of one dataset.
+
+Each figure has a law of its own and an exam (:mod:`harness.analysis.scaling`): a figure whose exam failed is not
+predicted.  The machine of a prediction holds the memory that is predicted, and its price gives the cost.  Quality has
+no law: it depends on the documents that come, and not on their number.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from harness.analysis import scaling
+from harness.analysis.scaling import Exam, MeasuredSize, ScalingLaw
+from harness.analysis.table import Cost, CpuUse, Latency, Resources, Row
+from harness.driver.records import Outcome
+from harness.estimate import Estimate
+from harness.results.schema import NULL_SYSTEMS, sized_name, split_size
+
+# Sizes at which two systems' costs are compared, between the smallest and the predicted one.
+_STEPS = 40
+_GIB = 2**30
+
+
+@dataclass(frozen=True)
+class SizeFigure:
+    """A figure that has a law of size.
+
+    Args:
+        name: as files name it.
+        title: as people name it.
+        unit: of a value times ``scale``.
+        scale: from the unit of a row.
+        read: returns the value of a row.
+        own_error: of a size, as :func:`harness.analysis.scaling.predict` takes it.
+    """
+
+    name: str
+    title: str
+    unit: str
+    scale: float
+    read: Callable[[Row], float | None]
+    own_error: float = scaling.OWN_ERROR
+
+
+def _memory_bytes(row: Row) -> float | None:
+    """Return the peak of memory that must be there: anonymous and shared, and the pages of mapped files."""
+    anon_bytes = row.resources.peak_anon_bytes
+    return None if anon_bytes is None else anon_bytes + (row.resources.peak_mapped_bytes or 0)
+
+
+LATENCY = SizeFigure("latency_ms", "latency", "ms", 1e3, lambda row: row.latency.mean_s.value)
+CPU = SizeFigure("cpu_per_query_ms", "CPU time of a query", "ms", 1e3, lambda row: row.cpu.of_system_s.value)
+MEMORY = SizeFigure("memory_gib", "memory", "GiB", 1 / _GIB, _memory_bytes)
+INDEX = SizeFigure(
+    "index_gib", "index", "GiB", 1 / _GIB, lambda row: row.index.size_bytes, own_error=scaling.COUNTED_ERROR
+)
+BUILD = SizeFigure("build_h", "index build", "h", 1 / 3600, lambda row: row.index.build_s)
+FIGURES = (LATENCY, CPU, MEMORY, INDEX, BUILD)
+
+
+@dataclass(frozen=True)
+class SizeLaw:
+    """The law of a figure with its exam; ``reason`` says why it predicts nothing."""
+
+    sizes: tuple[MeasuredSize, ...]
+    law: ScalingLaw | None = None
+    exam: Exam | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class SizedSystem:
+    """A system that was measured at several sizes of a dataset.
+
+    Args:
+        system: its name.
+        rows: the smallest size first.
+        processes: the rows of each process alone, by ``per_query_key``.
+    """
+
+    system: str
+    rows: tuple[Row, ...]
+    processes: Mapping[str, Sequence[Row]]
+
+    @property
+    def largest(self) -> int:
+        """The largest measured number of documents."""
+        return self.rows[-1].index.documents or 0
+
+    def sizes(self, figure: SizeFigure) -> tuple[MeasuredSize, ...]:
+        """Return the measured sizes of a figure, in the row's unit; a size without a value is left out."""
+        found = []
+        for row in self.rows:
+            alone = (figure.read(each) for each in self.processes.get(row.per_query_key, ()))
+            values = tuple(value for value in alone if value)
+            # An index is built once for all processes.
+            if figure in (INDEX, BUILD) or len(values) < len(self.processes.get(row.per_query_key, ())) or not values:
+                value = figure.read(row)
+                values = (value,) if value else ()
+            if values:
+                found.append(MeasuredSize(row.index.documents or 0, values))
+        return tuple(found)
+
+    @cached_property
+    def laws(self) -> Mapping[SizeFigure, SizeLaw]:
+        """The law and the exam of each figure."""
+        return {figure: _law(figure, self.sizes(figure)) for figure in FIGURES}
+
+    def predict(self, figure: SizeFigure, documents: int) -> Estimate:
+        """Return a figure at a number of documents, in the row's unit; its value is missing with a reason."""
+        law = self.laws[figure]
+        if law.reason is not None:
+            return Estimate(None, reason=law.reason)
+        if documents > scaling.MOST_TIMES * law.sizes[-1].documents:
+            why = f"beyond {scaling.MOST_TIMES} times the largest measured size, {law.sizes[-1].documents:,} documents"
+            return Estimate(None, reason=why)
+        return scaling.predict(law.sizes, documents, figure.own_error)
+
+
+def _law(figure: SizeFigure, sizes: tuple[MeasuredSize, ...]) -> SizeLaw:
+    exam = scaling.examine(sizes, figure.own_error)
+    if exam is None:
+        return SizeLaw(sizes, reason=f"a law needs {scaling.MIN_SIZES} sizes, and {len(sizes)} have the figure")
+    law = scaling.law(sizes, figure.own_error)
+    return SizeLaw(sizes, law, exam, None if exam.passed else "its law failed the exam")
+
+
+@dataclass(frozen=True, eq=False)
+class SizeGroup:
+    """Systems that were measured at several sizes of one dataset, on one profile and in one scenario."""
+
+    dataset: str
+    scenario: str
+    profile: str
+    systems: tuple[SizedSystem, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class SystemAtSize:
+    """A system at a number of documents that was not measured.
+
+    ``row`` has the predicted latency, and machine and cost where memory is predicted.
+    """
+
+    of: SizedSystem
+    documents: int
+    figures: Mapping[SizeFigure, Estimate]
+    row: Row
+
+
+# Prices a row; the machine provides the row's CPUs and ``memory_limit_bytes``.
+Pricing = Callable[[Row], Row]
+
+
+def groups(rows: Iterable[Row], processes: Mapping[str, Sequence[Row]]) -> list[SizeGroup]:
+    """Return the systems of each dataset that were measured at two sizes or more.
+
+    Args:
+        rows: of all sizes.
+        processes: rows of each process alone, by ``per_query_key``.
+    """
+    by_group: dict[tuple[str, ...], dict[str, dict[int, Row]]] = defaultdict(lambda: defaultdict(dict))
+    for row in rows:
+        if row.outcome is Outcome.OK and row.index.documents and row.system not in NULL_SYSTEMS:
+            name, _ = split_size(row.dataset)
+            key = (row.suite, row.origin or "", name, row.scenario, row.profile, row.isolation.name)
+            by_group[key][row.system].setdefault(row.index.documents, row)
+    found = []
+    for (*_, dataset, scenario, profile, _isolation), systems in by_group.items():
+        sized = tuple(
+            SizedSystem(system, tuple(row for _, row in sorted(sizes.items())), processes)
+            for system, sizes in systems.items()
+            if len(sizes) > 1
+        )
+        if sized:
+            found.append(SizeGroup(dataset, scenario, profile, sized))
+    return found
+
+
+def at_size(system: SizedSystem, documents: int, priced: Pricing) -> SystemAtSize:
+    """Return a system at a number of documents, with the machine that holds it and its cost."""
+    figures = {figure: system.predict(figure, documents) for figure in FIGURES}
+    return SystemAtSize(system, documents, figures, _row_at(system, figures, documents, priced))
+
+
+def _row_at(system: SizedSystem, figures: Mapping[SizeFigure, Estimate], documents: int, priced: Pricing) -> Row:
+    """Return a row of these figures, priced on the cheapest type that holds its memory, wherever it was measured."""
+    row, unknown = system.rows[-1], Estimate(None, reason="only the mean latency is predicted")
+    latency, memory, index, build = (figures[each] for each in (LATENCY, MEMORY, INDEX, BUILD))
+    dataset, _ = split_size(row.dataset)
+    found = replace(
+        row,
+        dataset=sized_name(dataset, documents),
+        predicted_from=system.largest,
+        latency=Latency(mean_s=latency, p50_s=unknown, p95_s=unknown, p99_s=unknown),
+        resources=Resources(),
+        cpu=CpuUse(),
+        measures={},
+        index=replace(
+            row.index,
+            documents=documents,
+            size_bytes=None if index.value is None else round(index.value),
+            build_s=build.value,
+            cpu_s=None,
+            client_cpu_s=None,
+            parts_s={},
+        ),
+        memory_limit_bytes=max(row.memory_limit_bytes, math.ceil(memory.high or memory.value or 0)),
+        machine=None if row.machine is None else replace(row.machine, instance_type=None),
+        published_type=None,
+        price=None,
+        cost=Cost(),
+    )
+    return found if memory.value is None else priced(found)
+
+
+def with_predicted(
+    rows: Iterable[Row], processes: Mapping[str, Sequence[Row]], documents: int, priced: Pricing
+) -> tuple[Row, ...]:
+    """Return rows in which each system of several sizes has one row, predicted at a number of documents.
+
+    A system that was measured at this size, or whose latency or memory is not predicted, keeps its rows.
+
+    Args:
+        rows: of all sizes.
+        processes: rows of each process alone, by ``per_query_key``.
+        documents: the size to predict.
+        priced: prices a row.
+    """
+    kept = list(rows)
+    for system in (system for group in groups(kept, processes) for system in group.systems):
+        measured = any(row.index.documents == documents for row in system.rows)
+        found = None if measured else at_size(system, documents, priced)
+        if found is not None and None not in (found.figures[LATENCY].value, found.figures[MEMORY].value):
+            place = kept.index(system.rows[-1])
+            kept[place] = found.row
+            kept = [row for row in kept if row not in system.rows[:-1]]
+    return tuple(kept)
+
+
+@dataclass(frozen=True)
+class OrderFlip:
+    """A size from which on another system is the cheaper one: ``documents`` is where their laws cross.
+
+    ``sure``: at the predicted size the intervals of the two costs do not overlap.
+    """
+
+    cheaper_before: str
+    cheaper_after: str
+    documents: int
+    sure: bool
+
+
+def flips(found: Sequence[SystemAtSize], priced: Pricing) -> Iterator[OrderFlip]:
+    """Yield the pairs of systems whose order by cost at the predicted size is another than at the smallest one.
+
+    Args:
+        found: systems of one group at one size.
+        priced: as for :func:`at_size`.
+    """
+    known = [each for each in found if each.row.usd_per_million.value is not None]
+    if len(known) < 2:
+        return
+    start, end = max(each.of.rows[0].index.documents or 1 for each in known), known[0].documents
+    sizes = [round(start * (end / start) ** (step / _STEPS)) for step in range(_STEPS + 1)]
+    costs = {each: [_cost(each.of, size, priced) for size in sizes] for each in known}
+    for one, other in itertools.combinations(known, 2):
+        above = [a > b for a, b in zip(costs[one], costs[other], strict=True)]
+        if above[0] == above[-1]:
+            continue
+        crossing = next(size for size, now in zip(sizes, above, strict=True) if now != above[0])
+        before, after = (other, one) if above[0] else (one, other)
+        cheap, dear = after.row.usd_per_million, before.row.usd_per_million
+        sure = cheap.high is not None and dear.low is not None and cheap.high < dear.low
+        yield OrderFlip(before.of.system, after.of.system, crossing, sure)
+
+
+def _cost(system: SizedSystem, documents: int, priced: Pricing) -> float:
+    """Return the cost of a million queries by the laws alone."""
+    laws = {figure: system.laws[figure].law for figure in FIGURES}
+    figures = {figure: Estimate(None if law is None else law.at(documents)) for figure, law in laws.items()}
+    row = _row_at(system, figures, documents, priced)
+    return math.inf if row.usd_per_million.value is None else row.usd_per_million.value
+
+
+def outgrown(system: SizedSystem, memory_bytes: int, documents: int) -> int | None:
+    """Return the number of documents from which on a system needs more memory than this, by its law.
+
+    ``None``: not up to ``documents``, or its law predicts nothing.
+    """
+    law = system.laws[MEMORY]
+    if law.reason is not None or law.law is None or law.law.at(documents) <= memory_bytes:
+        return None
+    low, high = 1.0, float(documents)
+    while high / low > 1.01:
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if law.law.at(middle) <= memory_bytes else (low, middle)
+    return round(high)

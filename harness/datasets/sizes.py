@@ -1,0 +1,87 @@
+"""A dataset at another number of documents, ``NAME@100000``, to see how cost grows with size.
+
+A smaller size is a sample of the corpus, a larger one the corpus among generated distractors.  Sizes are nested: all
+documents of one are in each larger one.  Queries and judgements are the dataset's own, with all judged documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from harness.datasets.corpus import CORPUS, PreparedCorpus, id_hash, prepare_corpus
+from harness.datasets.dataset import Dataset
+from harness.datasets.generate.enlarging import check_source, enlarged
+from harness.datasets.generate.passages import PassageCut, PassageSource
+from harness.datasets.ir_datasets import IrDataset
+from harness.datasets.source import DocumentStream, SourceDocument
+from harness.errors import UsageError
+from harness.progress import Progress, silent
+from harness.results.schema import sized_name
+
+# What ``harness generate larger`` takes if nothing else is said.
+_SENTENCES, _MOST_TOKENS, _SEED = PassageCut("sentences", 5, 100), 512, 0
+
+
+@dataclass(frozen=True)
+class SizedDataset:
+    """Location of a dataset at another number of documents."""
+
+    of: Path | IrDataset
+    documents: int
+
+
+def resized(dataset: Dataset, documents: int, cache: Path, progress: Progress = silent) -> Dataset:
+    """Return a dataset at another number of documents.
+
+    Args:
+        dataset: with its whole corpus.
+        documents: how many the new corpus has.
+        cache: holds prepared corpora.
+        progress: as :func:`harness.datasets.load` calls it.
+
+    Raises:
+        UsageError: more documents are judged, or the corpus has too few sentences for distractors.
+    """
+    name, corpus = sized_name(dataset.name, documents), dataset.corpus
+    fields = {field for query in dataset.queries for field, _ in query.filter}
+    if documents < corpus.size:
+        judged = {document for _, document, _ in dataset.graded()}
+        kind, read = "nested sample", lambda: _sampled(corpus, judged, documents)
+        if documents < (kept := len(judged - corpus.unknown(judged))):
+            raise UsageError(f"{name}: {dataset.name} has {kept:,} judged documents, which stay; name a larger size")
+        kind += f" with {dataset.qrels_sha256}"
+    elif documents > corpus.size:
+        if dataset.answers:
+            raise UsageError(f"{name}: {dataset.name} has answers, which distractors could hold; name a smaller size")
+        source = PassageSource(dataset, _SENTENCES, _SEED, hold_out=False)
+        check_source(source, documents, _MOST_TOKENS)
+        kind, read = f"among distractors with {dataset.qrels_sha256}", lambda: _among(source, documents)
+    else:
+        return replace(dataset, name=name)
+    stream = DocumentStream(name, f"{kind} {documents}", (corpus.folder / CORPUS,), read, lambda: documents)
+    return replace(dataset, name=name, corpus=prepare_corpus(stream, cache, progress, fields))
+
+
+def _sampled(corpus: PreparedCorpus, judged: set[str], documents: int) -> Iterator[SourceDocument]:
+    """Yield the judged documents and those others whose ids have the smallest hashes, in the corpus's order."""
+    hashes = np.array(sorted(map(id_hash, judged - corpus.unknown(judged))), dtype=np.uint64)
+    others = np.setdiff1d(corpus.id_hashes, hashes)
+    wanted = documents - len(hashes)
+    limit = int(others[wanted - 1]) if wanted else -1
+    for document in corpus:
+        if document["_id"] in judged or id_hash(document["_id"]) <= limit:
+            yield _source(document)
+
+
+def _among(source: PassageSource, documents: int) -> Iterator[SourceDocument]:
+    for document, _ in enlarged(source, documents, _MOST_TOKENS):
+        yield _source(document)
+
+
+def _source(document: dict[str, object]) -> SourceDocument:
+    doc_id, title, text = (str(document.get(key, "")) for key in ("_id", "title", "text"))
+    return SourceDocument(doc_id, doc_id, title, text, document.get("metadata"))
