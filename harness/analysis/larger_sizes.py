@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from harness.analysis import scaling
-from harness.analysis.scaling import Exam, MeasuredSize, ScalingLaw
+from harness.analysis.scaling import ExaminedLaw, MeasuredSize
 from harness.analysis.table import Cost, CpuUse, Latency, Resources, Row
 from harness.driver.records import Outcome
 from harness.estimate import Estimate
@@ -23,7 +23,7 @@ from harness.results.schema import NULL_SYSTEMS, sized_name, split_size
 
 # Sizes at which two systems' costs are compared, between the smallest and the predicted one.
 _STEPS = 40
-_GIB = 2**30
+_GIB = ("GiB", 1024.0)
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ class SizeFigure:
         unit: of a value times ``scale``.
         scale: from the unit of a row.
         read: returns the value of a row.
+        larger_unit: the unit for people where values are large, and how many of ``unit`` it has.
         own_error: of a size, as :func:`harness.analysis.scaling.predict` takes it.
     """
 
@@ -44,6 +45,7 @@ class SizeFigure:
     unit: str
     scale: float
     read: Callable[[Row], float | None]
+    larger_unit: tuple[str, float] | None = None
     own_error: float = scaling.OWN_ERROR
 
 
@@ -55,22 +57,12 @@ def _memory_bytes(row: Row) -> float | None:
 
 LATENCY = SizeFigure("latency_ms", "latency", "ms", 1e3, lambda row: row.latency.mean_s.value)
 CPU = SizeFigure("cpu_per_query_ms", "CPU time of a query", "ms", 1e3, lambda row: row.cpu.of_system_s.value)
-MEMORY = SizeFigure("memory_gib", "memory", "GiB", 1 / _GIB, _memory_bytes)
+MEMORY = SizeFigure("memory_mib", "memory", "MiB", 1 / 2**20, _memory_bytes, _GIB)
 INDEX = SizeFigure(
-    "index_gib", "index", "GiB", 1 / _GIB, lambda row: row.index.size_bytes, own_error=scaling.COUNTED_ERROR
+    "index_mib", "index", "MiB", 1 / 2**20, lambda row: row.index.size_bytes, _GIB, scaling.COUNTED_ERROR
 )
-BUILD = SizeFigure("build_h", "index build", "h", 1 / 3600, lambda row: row.index.build_s)
+BUILD = SizeFigure("build_s", "index build", "s", 1, lambda row: row.index.build_s, ("h", 3600))
 FIGURES = (LATENCY, CPU, MEMORY, INDEX, BUILD)
-
-
-@dataclass(frozen=True)
-class SizeLaw:
-    """The law of a figure with its exam; ``reason`` says why it predicts nothing."""
-
-    sizes: tuple[MeasuredSize, ...]
-    law: ScalingLaw | None = None
-    exam: Exam | None = None
-    reason: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,27 +99,13 @@ class SizedSystem:
         return tuple(found)
 
     @cached_property
-    def laws(self) -> Mapping[SizeFigure, SizeLaw]:
+    def laws(self) -> Mapping[SizeFigure, ExaminedLaw]:
         """The law and the exam of each figure."""
-        return {figure: _law(figure, self.sizes(figure)) for figure in FIGURES}
+        return {figure: scaling.examined(self.sizes(figure), figure.own_error) for figure in FIGURES}
 
     def predict(self, figure: SizeFigure, documents: int) -> Estimate:
         """Return a figure at a number of documents, in the row's unit; its value is missing with a reason."""
-        law = self.laws[figure]
-        if law.reason is not None:
-            return Estimate(None, reason=law.reason)
-        if documents > scaling.MOST_TIMES * law.sizes[-1].documents:
-            why = f"beyond {scaling.MOST_TIMES} times the largest measured size, {law.sizes[-1].documents:,} documents"
-            return Estimate(None, reason=why)
-        return scaling.predict(law.sizes, documents, figure.own_error)
-
-
-def _law(figure: SizeFigure, sizes: tuple[MeasuredSize, ...]) -> SizeLaw:
-    exam = scaling.examine(sizes, figure.own_error)
-    if exam is None:
-        return SizeLaw(sizes, reason=f"a law needs {scaling.MIN_SIZES} sizes, and {len(sizes)} have the figure")
-    law = scaling.law(sizes, figure.own_error)
-    return SizeLaw(sizes, law, exam, None if exam.passed else "its law failed the exam")
+        return self.laws[figure].predict(documents)
 
 
 @dataclass(frozen=True, eq=False)

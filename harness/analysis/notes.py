@@ -15,7 +15,7 @@ from harness.pricing import cost, token_prices
 from harness.pricing.instances import DEFAULT_CHOICE, TypeChoice
 from harness.pricing.prices import Snapshot, StoragePrice
 from harness.results.foreign import MARK
-from harness.results.schema import NULL_SERVICE, NULL_SYSTEM
+from harness.results.schema import NULL_SERVICE, NULL_SYSTEM, by_size
 
 # The beginning of the note under a table with means over seeds.
 SEEDS = "means over seeds"
@@ -322,7 +322,7 @@ def not_comparable(rows: Sequence[Row]) -> tuple[str, ...]:
 
 def _mixed(rows: Sequence[Row]) -> Iterator[str]:
     """Yield the datasets whose rows must not be compared."""
-    for dataset in sorted({row.dataset for row in rows}):
+    for dataset in sorted({row.dataset for row in rows}, key=by_size):
         same = [row for row in rows if row.dataset == dataset and row.outcome is Outcome.OK]
         for what, name in (("query samples", "sample"), ("corpora", "corpus"), ("judgements", "qrels")):
             hashes = {getattr(row, f"{name}_sha256") for row in same}

@@ -133,6 +133,37 @@ def examine(sizes: Sequence[MeasuredSize], own_error: float = OWN_ERROR) -> Exam
     return Exam(largest.documents, predict(smaller, largest.documents, own_error), largest.mean)
 
 
+@dataclass(frozen=True)
+class ExaminedLaw:
+    """The law of measured sizes with its exam, both missing where the sizes are too few."""
+
+    sizes: tuple[MeasuredSize, ...]
+    own_error: float = OWN_ERROR
+    law: ScalingLaw | None = None
+    exam: Exam | None = None
+
+    @property
+    def reason(self) -> str | None:
+        """Why the law predicts nothing; ``None``: it does, up to ``MOST_TIMES`` the largest size."""
+        if self.exam is None:
+            return f"a law needs {MIN_SIZES} sizes, and {len(self.sizes)} have this figure"
+        return None if self.exam.passed else "its law failed the exam"
+
+    def predict(self, documents: int) -> Estimate:
+        """Return the figure at a number of documents; without a value, its reason says why."""
+        reason = self.reason
+        if reason is None and documents > MOST_TIMES * self.sizes[-1].documents:
+            reason = f"beyond {MOST_TIMES} times the largest measured size, {self.sizes[-1].documents:,} documents"
+        return Estimate(None, reason=reason) if reason else predict(self.sizes, documents, self.own_error)
+
+
+def examined(sizes: Sequence[MeasuredSize], own_error: float = OWN_ERROR) -> ExaminedLaw:
+    """Return the law of measured sizes, in any order, with its exam."""
+    ordered = tuple(sorted(sizes, key=lambda size: size.documents))
+    exam = examine(ordered, own_error)
+    return ExaminedLaw(ordered, own_error, law(ordered, own_error) if exam else None, exam)
+
+
 class _Fit:
     """One form of growth, fitted to measured sizes by least squares of relative errors, with no parameter below 0."""
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness import config, datasets
+from harness.analysis.scaling import MIN_SIZES
 from harness.analysis.table import Table
 from harness.aws import is_s3
 from harness.aws.machines import RentalOptions
@@ -492,9 +493,11 @@ def _finish(location: ResultsLocation, suite: Suite, summary: RunSummary, launch
 
 
 def _next_step(suite: Suite, launcher: str, folder: Path) -> Iterator[str]:
-    """Yield how to ask a running service again, or the way from the demo to a collection of one's own."""
+    """Yield how to ask a running service again, what larger sizes cost, or the way from the demo to one's own data."""
     if suite.url and (file := folder.with_name(f"{folder.name}.toml")).is_file():
         yield f"measure the service again: {command('run', file, fresh=True)}"
+    if len(suite.sizes.documents) >= MIN_SIZES:
+        yield f"what more documents cost: {command('report', folder, at=10 * max(suite.sizes.documents))}"
     if suite.name == _DEMO:
         given = {"cpus": 1, "memory": "1GiB"} if launcher == launchers.DEFAULT else {"launcher": launcher}
         own = command("run", "bm25", "minilm", dataset="./my-data", **given)

@@ -26,10 +26,13 @@ from harness.cli.options import (
     results_option,
 )
 from harness.cli.output import FORMATS, Destination, destination_options
+from harness.cli.traffic import amount
+from harness.commands import option
 from harness.errors import UsageError
 from harness.experiments.viability import acceptance, render, validation
 from harness.experiments.viability import curve as curves
 from harness.experiments.viability.acceptance import Criteria
+from harness.experiments.viability.at_size import limits_at
 from harness.experiments.viability.minimum import SuiteQuestion, find_minima, minimum, suite_questions
 from harness.experiments.viability.probe import SUITE, SubjectJobs, subject
 from harness.experiments.viability.render_minimum import minima_document
@@ -123,6 +126,14 @@ _destination_options = destination_options(*FORMATS, wide=True)
 @_gpus_option
 @criteria_options
 @click.option("--step", default="16MiB", help="Limits are whole steps of this size.")
+@click.option(
+    "--at",
+    "documents",
+    default="",
+    show_default=False,
+    metavar="DOCUMENTS",
+    help="Predict the smallest limit at this many documents (10M), by the limits of a SUITE's [sizes].",
+)
 @rental_options
 @only_option
 @_destination_options
@@ -132,6 +143,7 @@ def viable(
     gpus: int,
     criteria: Criteria,
     step: str,
+    documents: str,
     only: str | None,
     selection: PriceSelection,
     destination: Destination,
@@ -148,9 +160,11 @@ def viable(
     step_bytes = acceptance.parse_size(step, "--step")
     snapshot = selection.snapshot()  # before anything costs time
     suite = load(config.suite_by_name(Path(bench.system))) if bench.system.endswith(".toml") else None
+    at = round(amount(documents, option("at"))) if documents else None
+    if at is not None and (suite is None or not suite.sizes.documents):
+        raise UsageError("--at needs a suite with `[sizes] documents = [10_000, 30_000, 100_000, 300_000]`; name one")
     if suite is not None:
         check_launcher(suite, None)
-    if suite is not None:
         if decided := [name for name in ("dataset", "gpus") if name in given_parameters()]:
             raise UsageError(
                 f"--{decided[0]} is for a SYSTEM; the suite's file names its own, and --only chooses among them"
@@ -169,7 +183,8 @@ def viable(
             minima = [minimum(asked, lambda _: opened)]
     if suite is not None or minima[0].verdicts:
         name = suite.name if suite is not None else None
-        destination.show_report(minima_document(minima, criteria, snapshot, selection.choice, name))
+        predicted = limits_at(minima, at, snapshot, selection.choice) if at is not None else ()
+        destination.show_report(minima_document(minima, criteria, snapshot, selection.choice, name, predicted))
     for found in minima:
         for reason in dict.fromkeys(found.failures.values()):
             say(as_given(f"harness: {found.system} on {found.dataset}: {one_line(reason)}", bench.cache), err=True)

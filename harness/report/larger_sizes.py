@@ -17,10 +17,9 @@ from harness.analysis.larger_sizes import (
     SizedSystem,
     SizeFigure,
     SizeGroup,
-    SizeLaw,
     SystemAtSize,
 )
-from harness.analysis.scaling import MOST_TIMES, ScalingLaw
+from harness.analysis.scaling import MOST_TIMES, ExaminedLaw, ScalingLaw
 from harness.analysis.table import Row, Table
 from harness.errors import UsageError
 from harness.estimate import CONFIDENCE
@@ -140,12 +139,12 @@ def _answer(report: SizeReport, escape: Escape) -> Iterator[Section]:
     for of in report.groups:
         columns: list[GridColumn[SystemAtSize]] = [
             ("system", False, lambda each: escape(each.of.system)),
-            ("latency, ms", True, lambda each: _shown(each, LATENCY)),
-            ("memory, GiB", True, lambda each: _shown(each, MEMORY)),
+            _column(of, LATENCY),
+            _column(of, MEMORY),
             ("machine", False, lambda each: each.row.price.instance_type if each.row.price else MISSING),
             ("US$ per million", True, lambda each: bounded(each.row.usd_per_million)),
-            ("index, GiB", True, lambda each: _shown(each, INDEX)),
-            ("build, h", True, lambda each: _shown(each, BUILD)),
+            _column(of, INDEX),
+            _column(of, BUILD),
         ]
         group = of.group
         largest = max(system.largest for system in group.systems)
@@ -164,6 +163,16 @@ def _answer(report: SizeReport, escape: Escape) -> Iterator[Section]:
 def _by_cost(each: SystemAtSize) -> tuple[bool, float]:
     cost = each.row.usd_per_million.value
     return cost is None, cost or 0.0
+
+
+def _column(of: GroupAtSize, figure: SizeFigure) -> GridColumn[SystemAtSize]:
+    """Return the column of a figure, in the larger unit where the largest prediction has one of it."""
+    unit, scale = figure.unit, figure.scale
+    if figure.larger_unit is not None:
+        name, many = figure.larger_unit
+        if max((each.figures[figure].value or 0) * scale for each in of.systems) >= many:
+            unit, scale = name, scale / many
+    return f"{figure.title}, {unit}", True, lambda each: bounded(each.figures[figure], scale)
 
 
 def _shown(each: SystemAtSize, figure: SizeFigure) -> str:
@@ -191,7 +200,7 @@ def _notes(report: SizeReport, of: GroupAtSize) -> Iterator[str]:
             yield f"{each.of.system} outgrows the {limit} at about {_round(documents)} documents"
 
 
-def _failed(law: SizeLaw, figure: SizeFigure) -> str:
+def _failed(law: ExaminedLaw, figure: SizeFigure) -> str:
     if law.exam is None or law.exam.passed:
         return ""
     exam = law.exam
@@ -236,18 +245,19 @@ def law_text(law: ScalingLaw | None, figure: SizeFigure) -> str:
     """Return a law in the figure's unit: ``0.05 + 1.2e-06 n``."""
     if law is None:
         return MISSING
-    return f"{law.constant * figure.scale:.3g} + {law.factor * figure.scale:.3g} {law.growth.name}"
+    constant, factor = f"{law.constant * figure.scale:.3g}", f"{law.factor * figure.scale:.3g} {law.growth.name}"
+    return factor if not law.constant else constant if not law.factor else f"{constant} + {factor}"
 
 
-def _examined(law: SizeLaw, figure: SizeFigure) -> str:
+def _examined(law: ExaminedLaw, figure: SizeFigure) -> str:
     return MISSING if law.exam is None else bounded(law.exam.predicted, figure.scale)
 
 
-def _exam_value(law: SizeLaw, figure: SizeFigure) -> str:
+def _exam_value(law: ExaminedLaw, figure: SizeFigure) -> str:
     return MISSING if law.exam is None else number(law.exam.measured, figure.scale)
 
 
-def _verdict(law: SizeLaw) -> str:
+def _verdict(law: ExaminedLaw) -> str:
     return MISSING if law.exam is None else "passed" if law.exam.passed else "failed"
 
 

@@ -16,6 +16,7 @@ from harness.report import verdict_scope
 from harness.report.currency import USD, Currency
 from harness.report.document import Escape, joined_by_and
 from harness.report.groups import rival_names
+from harness.results.schema import by_size
 
 _MOST_LEADERS = 3
 _MOST_NOISY = 3
@@ -39,7 +40,7 @@ def answers(
     ``[0.1, 8.1]``.
     """
     valid = [row for row in table.rows if row.outcome is Outcome.OK and row.validity is not Validity.INVALID]
-    datasets = sorted({row.dataset for row in table.rows})
+    datasets = sorted({row.dataset for row in table.rows}, key=by_size)
     cheapest = {name: _cheapest([row for row in valid if row.dataset == name], currency) for name in datasets}
     compared = {name: rows for name, rows in cheapest.items() if len(rows) > 1}
     if len(datasets) > 2:
@@ -120,7 +121,7 @@ def _compared(
 
 def reranking(table: Table, measure: str, escape: Escape = str) -> tuple[str, ...]:
     """Return one sentence for each of at most two datasets: what its best second stage adds, harms and cannot reach."""
-    datasets = sorted({row.dataset for row in table.rows})
+    datasets = sorted({row.dataset for row in table.rows}, key=by_size)
     if len(datasets) > 2:
         return ()
     said = {}

@@ -42,7 +42,7 @@ from harness.report.hardware import explain_marks, hardware, machine, priced_on,
 from harness.report.row_figures import BUILD, COST, LATENCY, doubt_mark
 from harness.report.sentences import Compare, answers, reranking
 from harness.report.writers import fits
-from harness.results.schema import NULL_SYSTEMS
+from harness.results.schema import NULL_SYSTEMS, by_size
 
 # Tones of a line, for a terminal that shows colours.
 GOOD, DOUBTFUL, BAD = "good", "doubtful", "bad"
@@ -103,7 +103,7 @@ def summary_section(
     measures = view.measures or table.measures[:1]
     columns = _chosen(table, measures, escape, view)
     rows = _sorted(table, measures, view)
-    datasets = sorted({row.dataset for row in rows})
+    datasets = sorted({row.dataset for row in rows}, key=by_size)
     if len(datasets) > 1 and not view.columns:
         heading, grids = _matrices(rows, datasets, measures, escape, view.currency)
         shown = _short([column for column in columns if column.alias in (*measures, LATENCY, view.currency.column)])

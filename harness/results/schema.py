@@ -260,6 +260,12 @@ def split_size(dataset: str) -> tuple[str, int | None]:
     return (found[1], int(found[2])) if found else (dataset, None)
 
 
+def by_size(dataset: str) -> tuple[str, int]:
+    """Return a key that sorts datasets by name, and the sizes of one by their numbers of documents."""
+    name, documents = split_size(dataset)
+    return name, documents or 0
+
+
 @dataclass(frozen=True)
 class ResultSpec:
     """Everything that decides what was measured; its hash is the job key (see :func:`job_key`).

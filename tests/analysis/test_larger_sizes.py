@@ -100,7 +100,7 @@ def test_planted_laws_are_recovered_with_the_machine_that_holds_them(priced: Cal
     assert found.row.price.memory_bytes >= memory.high, "the machine holds the high end"
     cost = found.row.usd_per_million
     assert cost.value == pytest.approx(found.row.price.usd_per_hour * 1e6 / 3600 * (latency.value or 0))
-    assert found.figures[CPU].value is None and "0 have the figure" in str(found.figures[CPU].reason)
+    assert found.figures[CPU].value is None and "0 have this figure" in str(found.figures[CPU].reason)
     index = found.figures[INDEX]
     assert index.value == pytest.approx(1e10, rel=1e-3) and index.high is not None and index.high < 1.3e10
 
@@ -124,7 +124,7 @@ def test_no_law_goes_beyond_a_hundred_times_the_largest_size(documents: int, kno
 
 def test_three_sizes_make_no_law() -> None:
     (group,) = larger_sizes.groups(rows_of("engine", linear, growing)[:3], {})
-    assert group.systems[0].predict(LATENCY, 300_000).reason == "a law needs 4 sizes, and 3 have the figure"
+    assert group.systems[0].predict(LATENCY, 300_000).reason == "a law needs 4 sizes, and 3 have this figure"
 
 
 def test_failed_sizes_and_other_profiles_are_not_in_a_group() -> None:

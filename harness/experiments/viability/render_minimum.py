@@ -8,9 +8,11 @@ from operator import attrgetter
 from typing import Any
 
 from harness.analysis.published import Viable
+from harness.analysis.scaling import MeasuredSize
 from harness.analysis.table import processors
 from harness.driver.records import Envelope
 from harness.experiments.viability.acceptance import MEAN, SLOWER, Criteria
+from harness.experiments.viability.at_size import LimitAtSize
 from harness.experiments.viability.minimum import Minimum
 from harness.experiments.viability.render import (
     JOB_COLUMNS,
@@ -26,7 +28,18 @@ from harness.pricing import cost, offers
 from harness.pricing.instances import DEFAULT_CHOICE, TypeChoice
 from harness.pricing.offers import Offer
 from harness.pricing.prices import Snapshot
-from harness.report.document import MISSING, Escape, Grid, GridColumn, ReportDocument, Section, Value, grid_of
+from harness.report.document import (
+    MISSING,
+    Escape,
+    Grid,
+    GridColumn,
+    ReportDocument,
+    Section,
+    Value,
+    bounded,
+    grid_of,
+    with_ends,
+)
 from harness.results.isolation import named
 from harness.stats import median
 
@@ -80,8 +93,12 @@ def minima_document(
     snapshot: Snapshot,
     choice: TypeChoice = DEFAULT_CHOICE,
     suite: str | None = None,
+    predicted: Sequence[LimitAtSize] = (),
 ) -> ReportDocument:
-    """Return the report on the smallest hardware of one system, or of each system of a suite."""
+    """Return the report on the smallest hardware of one system, or of each system of a suite.
+
+    ``predicted``: limits at a number of documents that was not searched.
+    """
     lines = [line for minimum in minima for line in _lines_of(minimum, snapshot, choice)]
     by_minimum = [[line for line in lines if line.minimum is minimum] for minimum in minima]
     # Of a suite the smallest hardware of each system, else the first CPU count.
@@ -102,6 +119,8 @@ def minima_document(
                 yield _verdict_section(line, line.verdict, snapshot, escape)
         if failures := tuple(map(escape, _failures(lines))):
             yield Section("Without an answer", notes=failures)
+        if predicted:
+            yield _predicted_section(predicted, escape)
 
     def answer(escape: Escape) -> Iterable[Section]:
         failures = [escape(text) for text in _failures(lines)]
@@ -111,14 +130,62 @@ def minima_document(
         pointer = f"every probe: --wide   prices of {snapshot}"
         shown = (*notes(escape), *failures[:_MOST], *more, *doubts[:_MOST], pointer)
         yield Section(lead=lead, grids=(_grid(first, suite, escape),), notes=shown)
+        if predicted:
+            yield _predicted_section(predicted, escape)
 
     return ReportDocument(
         sections=whole,
         lines=lambda: _csv(lines),
-        content=lambda: {"suite": suite, "prices": str(snapshot), "minima": list(map(_json, by_minimum))},
+        content=lambda: {
+            "suite": suite,
+            "prices": str(snapshot),
+            "minima": list(map(_json, by_minimum)),
+            "predicted": list(map(_predicted_json, predicted)),
+        },
         answer=answer,
         plain=True,
     )
+
+
+def _predicted_section(found: Sequence[LimitAtSize], escape: Escape) -> Section:
+    """Return the limits at a number of documents that was not searched."""
+    columns: list[GridColumn[LimitAtSize]] = [
+        ("system", False, lambda each: escape(each.system)),
+        ("CPUs", False, lambda each: processors(each.cpus, each.gpus)),
+        ("searched, MiB", False, lambda each: _limits(each.law.sizes)),
+        ("smallest limit, GiB", True, lambda each: bounded(each.limit_bytes, 1 / 2**30)),
+        ("to rent", False, lambda each: each.offer.instance.instance_type if each.offer else MISSING),
+        ("US$/hour", True, lambda each: f"{each.offer.usd_per_hour:g}" if each.offer else MISSING),
+    ]
+    lead = f"{found[0].dataset}, predicted at {found[0].documents:,} documents (95 %)"
+    notes = tuple(f"{each.system}: not predicted, {_why(each)}" for each in found if each.limit_bytes.value is None)
+    return Section(lead=(escape(lead),), grids=(grid_of(found, columns),), notes=tuple(map(escape, notes)))
+
+
+def _limits(sizes: Sequence[MeasuredSize]) -> str:
+    return ", ".join(f"{size.documents:,}: {size.mean / 2**20:,.0f}" for size in sizes)
+
+
+def _why(each: LimitAtSize) -> str:
+    reason, exam = str(each.limit_bytes.reason), each.law.exam
+    if exam is None or exam.passed:
+        return reason
+    predicted = bounded(exam.predicted, 1 / 2**20)
+    return f"{reason}: {predicted} MiB for {exam.documents:,} documents, and {exam.measured / 2**20:.0f} were found"
+
+
+def _predicted_json(each: LimitAtSize) -> dict[str, Any]:
+    law, exam = each.law.law, each.law.exam
+    return {
+        **{name: getattr(each, name) for name in ("system", "dataset", "cpus", "gpus", "documents")},
+        "searched": [{"documents": size.documents, "limit_bytes": size.mean} for size in each.law.sizes],
+        **with_ends("limit_bytes", each.limit_bytes),
+        "reason": each.limit_bytes.reason,
+        "growth": law.growth.name if law else None,
+        "exam_passed": exam.passed if exam else None,
+        "instance_type": each.offer.instance.instance_type if each.offer else None,
+        "usd_per_hour": each.offer.usd_per_hour if each.offer else None,
+    }
 
 
 def _lines_of(minimum: Minimum, snapshot: Snapshot, choice: TypeChoice) -> Iterator[_Line]:

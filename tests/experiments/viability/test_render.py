@@ -7,8 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from harness.errors import UsageError
 from harness.experiments.viability import curve, render, render_minimum
 from harness.experiments.viability.acceptance import Criteria
+from harness.experiments.viability.at_size import limits_at
 from harness.experiments.viability.minimum import Minimum
 from harness.experiments.viability.probe import MIB
 from harness.experiments.viability.smallest import ViabilityVerdict, smallest
@@ -109,3 +111,30 @@ def test_every_job_has_a_row(verdict: ViabilityVerdict, market: Snapshot) -> Non
     assert text.count("\n| 144 MiB") == 4
     for job in verdict.unconstrained.jobs:
         assert job.rpartition("/")[2] in text, "also those that the targets come from"
+
+
+def test_limits_of_several_sizes_give_one_at_another(verdict: ViabilityVerdict, market: Snapshot) -> None:
+    def minimum(system: str, documents: int, limit_mib: int | None) -> Minimum:
+        own = replace(verdict, architecture="x86_64", limit_bytes=limit_mib and limit_mib * MIB)
+        return Minimum(system, f"mine@{documents}", 0, (own,), {}, None)
+
+    sizes = {10_000: 144, 30_000: 224, 100_000: 512, 300_000: 1312}
+    minima = [minimum("engine", documents, mib) for documents, mib in sizes.items()]
+    minima += [minimum("cliff", documents, mib if documents < 300_000 else 9_000) for documents, mib in sizes.items()]
+    minima += [minimum("short", 10_000, 64), minimum("short", 30_000, None)]
+    found = {each.system: each for each in limits_at(minima, 3_000_000, market)}
+    limit, offer = found["engine"].limit_bytes, found["engine"].offer
+    assert limit.low is not None and limit.high is not None and limit.low < 12_100 * MIB < limit.high
+    assert limit.value == pytest.approx(12_100 * MIB, rel=0.1)
+    assert offer is not None and offers.host_reserve().left(offer.instance.memory_bytes) >= limit.high
+    assert found["cliff"].limit_bytes.reason == "its law failed the exam"
+    assert found["short"].limit_bytes.reason == "a law needs 4 sizes, and 1 have this figure"
+    document = render_minimum.minima_document(minima, Criteria(), market, suite="s", predicted=list(found.values()))
+    text = writers.write(document, "md")
+    assert "mine, predicted at 3,000,000 documents (95 %)" in text and offer.instance.instance_type in text
+    assert "cliff: not predicted, its law failed the exam: " in text and "and 9000 were found" in text
+    predicted = json.loads(writers.write(document, "json"))["predicted"]
+    assert [each["exam_passed"] for each in predicted] == [True, False, None]
+    for documents, fault in ((9_999, "below the smallest size that was searched, 10,000"), (10**6, "no limit was found")):
+        with pytest.raises(UsageError, match=fault):
+            limits_at(minima if documents < 10**6 else [], documents, market)
