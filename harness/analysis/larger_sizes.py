@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
+
 from harness.analysis import scaling
 from harness.analysis.scaling import ExaminedLaw, MeasuredSize
 from harness.analysis.table import Cost, CpuUse, Latency, Resources, Row
@@ -23,6 +25,8 @@ from harness.results.schema import NULL_SYSTEMS, sized_name, split_size
 
 # Sizes at which two systems' costs are compared, between the smallest and the predicted one.
 _STEPS = 40
+# Sizes among them at which the interval of memory is computed.
+_ANCHORS = 8
 _GIB = ("GiB", 1024.0)
 
 
@@ -194,7 +198,7 @@ def _row_at(system: SizedSystem, figures: Mapping[SizeFigure, Estimate], documen
         price=None,
         cost=Cost(),
     )
-    return found if memory.value is None else priced(found)
+    return replace(found, price_note=f"memory: {memory.reason}") if memory.value is None else priced(found)
 
 
 def with_predicted(
@@ -202,7 +206,8 @@ def with_predicted(
 ) -> tuple[Row, ...]:
     """Return rows in which each system of several sizes has one row, predicted at a number of documents.
 
-    A system that was measured at this size, or whose latency or memory is not predicted, keeps its rows.
+    Its latency or its machine is missing with a reason where a law predicts nothing.  A system that was measured at
+    this size, or at too few sizes for a law, keeps the row of the nearest size.
 
     Args:
         rows: of all sizes.
@@ -210,15 +215,15 @@ def with_predicted(
         documents: the size to predict.
         priced: prices a row.
     """
-    kept = list(rows)
-    for system in (system for group in groups(kept, processes) for system in group.systems):
-        measured = any(row.index.documents == documents for row in system.rows)
-        found = None if measured else at_size(system, documents, priced)
-        if found is not None and None not in (found.figures[LATENCY].value, found.figures[MEMORY].value):
-            place = kept.index(system.rows[-1])
-            kept[place] = found.row
-            kept = [row for row in kept if row not in system.rows[:-1]]
-    return tuple(kept)
+    kept = {id(row): row for row in rows}
+    for system in (system for group in groups(list(kept.values()), processes) for system in group.systems):
+        nearest = min(system.rows, key=lambda row: abs((row.index.documents or 0) - documents))
+        for row in system.rows:
+            if row is not nearest:
+                del kept[id(row)]
+        if nearest.index.documents != documents and len(system.rows) >= scaling.MIN_SIZES:
+            kept[id(nearest)] = at_size(system, documents, priced).row
+    return tuple(kept.values())
 
 
 @dataclass(frozen=True)
@@ -244,26 +249,45 @@ def flips(found: Sequence[SystemAtSize], priced: Pricing) -> Iterator[OrderFlip]
     known = [each for each in found if each.row.usd_per_million.value is not None]
     if len(known) < 2:
         return
-    start, end = max(each.of.rows[0].index.documents or 1 for each in known), known[0].documents
-    sizes = [round(start * (end / start) ** (step / _STEPS)) for step in range(_STEPS + 1)]
-    costs = {each: [_cost(each.of, size, priced) for size in sizes] for each in known}
+    start = max(each.of.rows[0].index.documents or 1 for each in known)
+    sizes = between(start, known[0].documents)
+    costs = {each: costs_by_law(each.of, sizes, priced) for each in known}
     for one, other in itertools.combinations(known, 2):
         above = [a > b for a, b in zip(costs[one], costs[other], strict=True)]
         if above[0] == above[-1]:
             continue
-        crossing = next(size for size, now in zip(sizes, above, strict=True) if now != above[0])
+        # The last change: before, a larger machine of one may change the order for a while.
+        crossing = sizes[max(step for step, now in enumerate(above) if now != above[-1]) + 1]
         before, after = (other, one) if above[0] else (one, other)
         cheap, dear = after.row.usd_per_million, before.row.usd_per_million
         sure = cheap.high is not None and dear.low is not None and cheap.high < dear.low
         yield OrderFlip(before.of.system, after.of.system, crossing, sure)
 
 
-def _cost(system: SizedSystem, documents: int, priced: Pricing) -> float:
-    """Return the cost of a million queries by the laws alone."""
-    laws = {figure: system.laws[figure].law for figure in FIGURES}
-    figures = {figure: Estimate(None if law is None else law.at(documents)) for figure, law in laws.items()}
-    row = _row_at(system, figures, documents, priced)
-    return math.inf if row.usd_per_million.value is None else row.usd_per_million.value
+def between(start: int, end: int, steps: int = _STEPS) -> list[int]:
+    """Return numbers of documents from ``start`` to ``end``, each a constant factor larger than the one before."""
+    return [round(start * (end / start) ** (step / steps)) for step in range(steps + 1)]
+
+
+def costs_by_law(system: SizedSystem, sizes: Sequence[int], priced: Pricing) -> list[float]:
+    """Return the US$ of a million queries at sizes by its laws, on machines that hold the high end of its memory.
+
+    Infinite where a law predicts nothing.
+    """
+    latency, memory = system.laws[LATENCY], system.laws[MEMORY]
+    if latency.reason or memory.reason or latency.law is None:
+        return [math.inf] * len(sizes)
+    # An interval takes 20 ms; between a few of them memory is a power of the size.
+    anchors = between(sizes[0], sizes[-1], _ANCHORS)
+    high = [math.log(memory.predict(size).high or math.inf) for size in anchors]
+    highest = np.exp(np.interp(np.log(sizes), np.log(anchors), high)).tolist()
+    unknown = dict.fromkeys(FIGURES, Estimate(None))
+    found = []
+    for size, memory_bytes in zip(sizes, highest, strict=True):
+        figures = {**unknown, LATENCY: Estimate(latency.law.at(size)), MEMORY: Estimate(memory_bytes)}
+        cost = _row_at(system, figures, size, priced).usd_per_million.value
+        found.append(math.inf if cost is None else cost)
+    return found
 
 
 def outgrown(system: SizedSystem, memory_bytes: int, documents: int) -> int | None:

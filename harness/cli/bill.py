@@ -69,7 +69,7 @@ def bill(stored: StoredResults, targets: tuple[str, ...], traffic: TrafficOption
     elif destination.form == "md" and not destination.wide:
         first = next((group.cheapest[0].row for group in groups if group.cheapest), None)
         quality = command("report", as_given(str(stored.results), stored.cache))
-        by_hand = "" if first is None else _by_hand(first, stored, traffic)
+        by_hand = "" if first is None or first.predicted_from else _by_hand(first, stored, traffic)
         destination.show_answer(lambda escape, width: answer(groups, at, table, escape, width, by_hand, quality))
     else:
         destination.show_report(bill_document(groups, at, table))

@@ -64,11 +64,12 @@ class GroupAtSize:
 
 @dataclass(frozen=True)
 class SizeReport:
-    """Groups at a number of documents; ``prices``: the facts behind their costs."""
+    """Groups at a number of documents; ``prices``: the facts behind their costs; ``priced`` prices a row."""
 
     documents: int
     groups: tuple[GroupAtSize, ...]
     prices: Mapping[str, str]
+    priced: Pricing
 
 
 def predicted(table: Table, processes: Mapping[str, Sequence[Row]], documents: int, priced: Pricing) -> SizeReport:
@@ -81,7 +82,7 @@ def predicted(table: Table, processes: Mapping[str, Sequence[Row]], documents: i
         priced: prices a row.
 
     Raises:
-        UsageError: no system was measured at several sizes, or the size is below the measured ones.
+        UsageError: no system was measured at several sizes, or the size is below them, or far beyond.
     """
     groups = larger_sizes.groups(table.rows, processes)
     if not groups:
@@ -92,11 +93,17 @@ def predicted(table: Table, processes: Mapping[str, Sequence[Row]], documents: i
     least = min(system.rows[0].index.documents or 0 for group in groups for system in group.systems)
     if documents < least:
         raise UsageError(f"--at {documents:,} is below the smallest measured size, {least:,}; name a larger one")
+    largest = max(system.largest for group in groups for system in group.systems)
+    if documents > MOST_TIMES * largest:
+        raise UsageError(
+            f"--at {documents:,} is beyond {MOST_TIMES} times the largest measured size, {largest:,}, and no law is"
+            " believed there; measure a larger size"
+        )
     made = []
     for group in groups:
         systems = tuple(larger_sizes.at_size(system, documents, priced) for system in group.systems)
         made.append(GroupAtSize(group, systems, tuple(larger_sizes.flips(systems, priced))))
-    return SizeReport(documents, tuple(made), price_facts(table))
+    return SizeReport(documents, tuple(made), price_facts(table), priced)
 
 
 def sizes_document(report: SizeReport) -> ReportDocument:
@@ -152,7 +159,7 @@ def _answer(report: SizeReport, escape: Escape) -> Iterator[Section]:
             f"{group.dataset} {group.scenario} {group.profile}, predicted at {report.documents:,} documents (95 %);"
             f" measured up to {largest:,}"
         )
-        notes = [*map(escape, _notes(report, of)), "laws and exams: --wide"]
+        notes = [*map(escape, _notes(report, of, (LATENCY, MEMORY, INDEX, BUILD))), "laws and exams: --wide"]
         yield Section(
             lead=(escape(lead),),
             grids=(grid_of(sorted(of.systems, key=_by_cost), columns),),
@@ -166,21 +173,26 @@ def _by_cost(each: SystemAtSize) -> tuple[bool, float]:
 
 
 def _column(of: GroupAtSize, figure: SizeFigure) -> GridColumn[SystemAtSize]:
-    """Return the column of a figure, in the larger unit where the largest prediction has one of it."""
-    unit, scale = figure.unit, figure.scale
+    """Return the column of a figure."""
+    unit, scale = unit_of(of, figure)
+    return f"{figure.title}, {unit}", True, lambda each: bounded(each.figures[figure], scale)
+
+
+def unit_of(of: GroupAtSize, figure: SizeFigure) -> tuple[str, float]:
+    """Return a figure's unit with its scale: the larger unit where the largest prediction has one of it."""
     if figure.larger_unit is not None:
         name, many = figure.larger_unit
-        if max((each.figures[figure].value or 0) * scale for each in of.systems) >= many:
-            unit, scale = name, scale / many
-    return f"{figure.title}, {unit}", True, lambda each: bounded(each.figures[figure], scale)
+        if max((each.figures[figure].value or 0) * figure.scale for each in of.systems) >= many:
+            return name, figure.scale / many
+    return figure.unit, figure.scale
 
 
 def _shown(each: SystemAtSize, figure: SizeFigure) -> str:
     return bounded(each.figures[figure], figure.scale)
 
 
-def _notes(report: SizeReport, of: GroupAtSize) -> Iterator[str]:
-    """Yield where the order changes, what is not predicted and why, and which machine is outgrown."""
+def _notes(report: SizeReport, of: GroupAtSize, shown: Sequence[SizeFigure] = FIGURES) -> Iterator[str]:
+    """Yield where the order changes, what of these figures is not predicted and why, and which memory is outgrown."""
     for flip in of.flips:
         sure = "" if flip.sure else f" (not sure: their intervals overlap at {report.documents:,})"
         yield (
@@ -188,7 +200,7 @@ def _notes(report: SizeReport, of: GroupAtSize) -> Iterator[str]:
             f" on{sure}"
         )
     for each in of.systems:
-        for figure in FIGURES:
+        for figure in shown:
             reason = each.figures[figure].reason
             if reason is None or not each.of.laws[figure].sizes:
                 continue

@@ -178,20 +178,26 @@ def test_a_bill_at_more_documents_has_the_predicted_row_of_each_system(priced: C
     assert (grows.dataset, grows.index.documents, grows.predicted_from) == ("mine@10000000", 10_000_000, 300_000)
     assert grows.index.size_bytes == pytest.approx(1e10, rel=1e-3) and grows.price is not None
     assert grows.latency.p95_s.reason == "only the mean latency is predicted"
-    assert [row.index.documents for row in found if row.system == "fails"] == list(SIZES)
-    assert larger_sizes.with_predicted(rows, {}, 300_000, priced) == tuple(rows), "what was measured is not predicted"
+    (fails,) = (row for row in found if row.system == "fails")
+    assert fails.latency.mean_s.value is None and fails.latency.mean_s.reason == "its law failed the exam"
+    measured = larger_sizes.with_predicted(rows, {}, 300_000, priced)
+    assert [row.key for row in measured] == ["grows-300000", "fails-300000"], "what was measured is not predicted"
+    few = larger_sizes.with_predicted(rows_of("few", linear, flat)[:3], {}, 10_000_000, priced)
+    assert [(row.key, row.predicted_from) for row in few] == [("few-100000", None)]
     table = replace(sample_records.table(found), price_region="us-east-1", price_date="2026-07-20")
     traffic = Traffic(queries_per_month=1e6, documents=10_000_000)
     groups = bills.find(table, traffic, {})
     text = writers.write(bill_document(groups, traffic, table), "md")
     assert "grows (predicted)" in text
     assert "1 row predicted from up to 300,000 documents" in text and "--at 10000000" in text
+    assert "its law failed the exam" in text and "scaled linearly" not in text
 
 
 @pytest.mark.parametrize(
     ("rows", "documents", "fault"),
     [
         (rows_of("engine", linear, flat)[:1], 10_000_000, r"put `\[sizes\] documents"),
+        (rows_of("engine", linear, flat), 30_000_001, "--at 30,000,001 is beyond 100 times the largest measured size"),
         (rows_of("engine", linear, flat), 9_999, "--at 9,999 is below the smallest measured size, 10,000"),
     ],
 )

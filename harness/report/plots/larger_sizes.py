@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from harness.analysis.larger_sizes import LATENCY, MEMORY, SizeFigure, SystemAtSize, outgrown
-from harness.report.larger_sizes import GroupAtSize, SizeReport
+from harness.analysis.larger_sizes import MEMORY, between, costs_by_law, outgrown
+from harness.estimate import Estimate
+from harness.report.bill import brief
+from harness.report.larger_sizes import GroupAtSize, SizeReport, unit_of
 from harness.report.plots import style
 from harness.report.plots.style import Frame
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawn
-
-# Points of a line between two sizes.
-_POINTS = 30
 
 
 def write_pictures(report: SizeReport, folder: Path, form: str) -> Iterator[Path]:
@@ -31,62 +30,95 @@ def write_pictures(report: SizeReport, folder: Path, form: str) -> Iterator[Path
     pictures = (
         (
             style.file_name("-".join((of.group.dataset, of.group.scenario, of.group.profile, "sizes"))),
-            functools.partial(draw, of, report.documents),
+            functools.partial(draw, of, report),
         )
         for of in report.groups
     )
     return style.save_each(pictures, folder, form)
 
 
-def draw(of: GroupAtSize, documents: int) -> Drawn:
-    """Draw latency and memory of the systems of one group."""
+def draw(of: GroupAtSize, report: SizeReport) -> Drawn:
+    """Draw cost and memory of the systems of one group."""
     names = [each.of.system for each in of.systems]
     looks = style.system_styles(names)
     notes = (
-        "Points: measured, with their means. Lines: the law that fits best, as far as it has passed its exam.",
-        f"At {documents:,} documents: predicted, with 95 % intervals. Dotted: the profile's memory, and where a law"
-        " leaves it.",
+        "Filled: measured. Lines: the laws that fit best, where their exams were passed; a cost steps where a larger"
+        " machine is needed.",
+        f"Open: predicted at {report.documents:,} documents, with 95 % intervals. Dotted: the memory of the profile,"
+        " and the size at which a system outgrows it.",
     )
     frame = Frame(f"Size: {of.group.dataset} {of.group.scenario} {of.group.profile}", notes, looks)
     entries = style.system_entries(names, frame, dashed=set(names))
-    figure = style.framed_figure(frame, 3.4, entries, columns=3)
-    for place, drawn in enumerate((LATENCY, MEMORY), 1):
-        axes = figure.add_subplot(1, 2, place)
-        for each in of.systems:
-            _draw_system(axes, each, drawn, looks, documents)
-        axes.set_xscale("log")
-        axes.set_yscale("log")
+    figure = style.framed_figure(frame, 3.0, entries, columns=3)
+    costs, memories = figure.subplots(1, 2)
+    panels = ((costs, _costs(of, report), "US$ per million queries"), (memories, _memories(of), _memory_label(of)))
+    for axes, curves, label in panels:
+        sizes, heights = [], []
+        for each, curve in zip(of.systems, curves, strict=True):
+            look, name = looks[each.of.system], style.plain_text(each.of.system)
+            mark = {**look.mark, "markersize": 5, "gid": name}
+            axes.plot(*zip(*curve.measured, strict=True), **{**mark, "linestyle": "none"})
+            axes.plot(*zip(*curve.line, strict=True), **look.line, linewidth=1.2)
+            sizes += [size for size, _ in (*curve.measured, *curve.line)]
+            heights += [height for _, height in (*curve.measured, *curve.line)]
+            if curve.predicted.value is not None:
+                bars = {**mark, "capsize": 3, "elinewidth": 0.9, "markerfacecolor": "white"}
+                known = style.known(curve.predicted)
+                axes.errorbar([report.documents], [known], yerr=style.bars_of([curve.predicted]), **bars)
+                heights += [known, curve.predicted.low or known, curve.predicted.high or known]
+        style.set_number_axis(axes.xaxis, [*sizes, report.documents], narrow=True)
+        axes.xaxis.set_major_formatter(lambda size, _: brief(size))
+        style.set_number_axis(axes.yaxis, heights)
+        axes.tick_params(axis="x", labelsize=7)
         axes.set_xlabel("documents")
-        axes.set_ylabel(f"{drawn.title}, {drawn.unit}")
+        axes.set_ylabel(label)
         style.add_grid(axes)
-        if drawn is MEMORY:
-            _draw_limit(axes, of.systems, looks, documents)
+    _draw_limit(memories, of, looks, report.documents)
     return figure
 
 
-def _draw_system(
-    axes: Axes, each: SystemAtSize, figure: SizeFigure, looks: dict[str, style.SystemStyle], documents: int
-) -> None:
-    look, law = looks[each.of.system], each.of.laws[figure]
-    mark = {**look.mark, "markersize": 5, "linestyle": "none", "gid": style.plain_text(each.of.system)}
-    axes.plot([size.documents for size in law.sizes], [size.mean * figure.scale for size in law.sizes], **mark)
-    predicted = each.figures[figure]
-    if law.law is None or law.reason is not None:
-        return
-    end = documents if predicted.value is not None else law.sizes[-1].documents
-    line = np.geomspace(law.sizes[0].documents, max(end, law.sizes[-1].documents), _POINTS)
-    axes.plot(line, [law.law.at(size) * figure.scale for size in line], **look.line, linewidth=1.2)
-    if predicted.value is not None:
-        scaled = predicted.map(lambda value: value * figure.scale)
-        bars = {**look.mark, "markersize": 5, "capsize": 3, "elinewidth": 0.9, "mfc": "white"}
-        axes.errorbar([documents], [style.known(scaled)], yerr=style.bars_of([scaled]), **bars)
+@dataclass(frozen=True)
+class _Curve:
+    """Measured sizes with their heights, the line of the law, and the predicted height."""
+
+    measured: list[tuple[float, float]]
+    line: list[tuple[float, float]]
+    predicted: Estimate
 
 
-def _draw_limit(
-    axes: Axes, systems: Sequence[SystemAtSize], looks: dict[str, style.SystemStyle], documents: int
-) -> None:
-    memory_bytes = systems[0].of.rows[-1].memory_bytes
-    axes.axhline(memory_bytes * MEMORY.scale, color="0.5", linestyle=":", linewidth=1.2, zorder=1)
-    for each in systems:
+def _costs(of: GroupAtSize, report: SizeReport) -> Iterator[_Curve]:
+    for each in of.systems:
+        known = [(row.index.documents or 0, row.usd_per_million.value) for row in each.of.rows]
+        sizes = between(each.of.rows[0].index.documents or 1, report.documents)
+        line = zip(sizes, costs_by_law(each.of, sizes, report.priced), strict=True)
+        predicted = each.row.usd_per_million
+        yield _Curve(
+            [(size, cost) for size, cost in known if cost is not None],
+            [(size, cost) for size, cost in line if predicted.value is not None and math.isfinite(cost)],
+            predicted,
+        )
+
+
+def _memories(of: GroupAtSize) -> Iterator[_Curve]:
+    _, scale = unit_of(of, MEMORY)
+    for each in of.systems:
+        law, predicted = each.of.laws[MEMORY], each.figures[MEMORY]
+        start = each.of.rows[0].index.documents or 1
+        line = between(start, each.documents) if predicted.value is not None else []
+        yield _Curve(
+            [(size.documents, size.mean * scale) for size in law.sizes],
+            [(size, law.law.at(size) * scale) for size in line if law.law is not None],
+            predicted.map(lambda value: value * scale),
+        )
+
+
+def _memory_label(of: GroupAtSize) -> str:
+    return f"{MEMORY.title}, {unit_of(of, MEMORY)[0]}"
+
+
+def _draw_limit(axes: Axes, of: GroupAtSize, looks: dict[str, style.SystemStyle], documents: int) -> None:
+    memory_bytes = of.systems[0].of.rows[-1].memory_bytes
+    axes.axhline(memory_bytes * unit_of(of, MEMORY)[1], color=style.INK, linestyle=":", linewidth=1, zorder=1)
+    for each in of.systems:
         if (size := outgrown(each.of, memory_bytes, documents)) is not None:
             axes.axvline(size, color=looks[each.of.system].colour, linestyle=":", linewidth=1.2, zorder=1)

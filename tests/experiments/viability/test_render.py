@@ -135,6 +135,9 @@ def test_limits_of_several_sizes_give_one_at_another(verdict: ViabilityVerdict, 
     assert "cliff: not predicted, its law failed the exam: " in text and "and 9000 were found" in text
     predicted = json.loads(writers.write(document, "json"))["predicted"]
     assert [each["exam_passed"] for each in predicted] == [True, False, None]
-    for documents, fault in ((9_999, "below the smallest size that was searched, 10,000"), (10**6, "no limit was found")):
+    for documents, fault in (
+        (9_999, "below the smallest size that was searched, 10,000"),
+        (10**6, "no limit was found"),
+    ):
         with pytest.raises(UsageError, match=fault):
             limits_at(minima if documents < 10**6 else [], documents, market)
