@@ -1,4 +1,4 @@
-"""Figures of systems at a number of documents that nobody measured, from rows of several sizes of one dataset.
+"""Figures of systems at a number of documents that was not measured, from rows of several sizes of one dataset.
 
 Each figure has a law of its own and an exam (:mod:`harness.analysis.scaling`): a figure whose exam failed is not
 predicted.  The machine of a prediction holds the memory that is predicted, and its price gives the cost.  Quality has
@@ -227,7 +227,7 @@ def with_predicted(
 
 
 @dataclass(frozen=True)
-class OrderFlip:
+class CostCrossing:
     """A size from which on another system is the cheaper one: ``documents`` is where their laws cross.
 
     ``sure``: at the predicted size the intervals of the two costs do not overlap.
@@ -239,7 +239,7 @@ class OrderFlip:
     sure: bool
 
 
-def flips(found: Sequence[SystemAtSize], priced: Pricing) -> Iterator[OrderFlip]:
+def flips(found: Sequence[SystemAtSize], priced: Pricing) -> Iterator[CostCrossing]:
     """Yield the pairs of systems whose order by cost at the predicted size is another than at the smallest one.
 
     Args:
@@ -261,7 +261,7 @@ def flips(found: Sequence[SystemAtSize], priced: Pricing) -> Iterator[OrderFlip]
         before, after = (other, one) if above[0] else (one, other)
         cheap, dear = after.row.usd_per_million, before.row.usd_per_million
         sure = cheap.high is not None and dear.low is not None and cheap.high < dear.low
-        yield OrderFlip(before.of.system, after.of.system, crossing, sure)
+        yield CostCrossing(before.of.system, after.of.system, crossing, sure)
 
 
 def between(start: int, end: int, steps: int = _STEPS) -> list[int]:

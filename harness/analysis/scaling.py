@@ -144,7 +144,7 @@ class ExaminedLaw:
 
     @property
     def reason(self) -> str | None:
-        """Why the law predicts nothing; ``None``: it does, up to ``MOST_TIMES`` the largest size."""
+        """The reason to predict nothing; ``None``: the law predicts, up to ``MOST_TIMES`` the largest size."""
         if self.exam is None:
             return f"a law needs {MIN_SIZES} sizes, and {len(self.sizes)} have this figure"
         return None if self.exam.passed else "its law failed the exam"

@@ -160,7 +160,7 @@ def load_named(declared: str, beside: Path, cache: Path) -> Dataset:
 
 
 def folder_of(location: DatasetLocation) -> Path | None:
-    """Return the folder of a dataset, whatever its split and size; ``None``: it is one of ir_datasets."""
+    """Return the folder of a dataset of any split and size; ``None``: it is one of ir_datasets."""
     whole = _whole(location)
     return None if isinstance(whole, IrDataset) else _split(whole)[0]
 

@@ -1,4 +1,4 @@
-"""Predictions at a number of documents that nobody measured: the answer, and the laws with their exams."""
+"""Predictions at a number of documents that was not measured: the answer, and the laws with their exams."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.analysis.larger_sizes import (
     INDEX,
     LATENCY,
     MEMORY,
-    OrderFlip,
+    CostCrossing,
     Pricing,
     SizedSystem,
     SizeFigure,
@@ -59,7 +59,7 @@ class GroupAtSize:
 
     group: SizeGroup
     systems: tuple[SystemAtSize, ...]
-    flips: tuple[OrderFlip, ...]
+    flips: tuple[CostCrossing, ...]
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ def unit_of(of: GroupAtSize, figure: SizeFigure) -> tuple[str, float]:
     return figure.unit, figure.scale
 
 
-def _shown(each: SystemAtSize, figure: SizeFigure) -> str:
+def _predicted_text(each: SystemAtSize, figure: SizeFigure) -> str:
     return bounded(each.figures[figure], figure.scale)
 
 
@@ -238,7 +238,7 @@ def _whole(report: SizeReport, escape: Escape) -> Iterator[Section]:
             ("exam: predicted", True, lambda each: _examined(each[0].of.laws[each[1]], each[1])),
             ("measured", True, lambda each: _exam_value(each[0].of.laws[each[1]], each[1])),
             ("exam", False, lambda each: _verdict(each[0].of.laws[each[1]])),
-            (f"at {report.documents:,} (95 %)", True, lambda each: _shown(*each)),
+            (f"at {report.documents:,} (95 %)", True, lambda each: _predicted_text(*each)),
         ]
         rows = [(each, figure) for each in of.systems for figure in FIGURES]
         lead = f"{of.group.dataset} {of.group.scenario} {of.group.profile}"

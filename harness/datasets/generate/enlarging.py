@@ -48,7 +48,7 @@ def write_larger(writer: CollectionWriter, source: PassageSource, documents: int
 def enlarged(source: PassageSource, documents: int, max_tokens: int) -> Iterator[tuple[dict[str, Any], int | None]]:
     """Yield the source's documents at random places among distractors; these have their numbers of tokens.
 
-    The distractors of a larger number of documents begin with those of a smaller one.
+    The distractors of a smaller number of documents are the first ones of a larger number.
     """
     places, distractors = random.Random(f"places:{source.seed}"), _distractors(source, max_tokens)
     originals, left = iter(source.dataset.corpus), source.dataset.corpus.size
