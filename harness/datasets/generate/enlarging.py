@@ -17,6 +17,8 @@ from harness.errors import UsageError
 
 _STEP = 500
 _PREFIX = "distractor-"
+# For 10 million distractors: one draw in 30 is left out for another's bit.
+_KNOWN_BITS = 1 << 28
 _FEWEST = 2  # sentences of a distractor; one alone would repeat a document's
 
 
@@ -88,13 +90,16 @@ def check_source(source: PassageSource, documents: int, max_tokens: int) -> None
 
 
 def _distractors(source: PassageSource, max_tokens: int) -> Iterator[tuple[str, int]]:
-    """Yield texts and their tokens without end; no two hold the same sentences."""
-    rng, fillers, known = random.Random(f"distractors:{source.seed}"), source.fillers, set[int]()
+    """Yield texts and their tokens without end; no two hold the same sentences.
+
+    Memory does not grow: a draw is left out if its hash, or a neighbour's by chance, has a bit of ``known``.
+    """
+    rng, fillers, known = random.Random(f"distractors:{source.seed}"), source.fillers, bytearray(_KNOWN_BITS >> 3)
     lengths = [min(count, max_tokens) for count in count_tokens(source.filler_documents)]
     while True:
         drawn = fillers.draw(rng.choice(lengths), rng, fewest=_FEWEST)
-        key = hash(frozenset(drawn))  # of whole numbers: the same in every process
-        if key not in known:
-            known.add(key)
+        key = hash(frozenset(drawn)) % _KNOWN_BITS  # of whole numbers: the same in every process
+        if not known[key >> 3] >> (key & 7) & 1:
+            known[key >> 3] |= 1 << (key & 7)
             sentences = fillers.pick(drawn)
             yield " ".join(text for text, _ in sentences), sum(tokens for _, tokens in sentences)
