@@ -20,7 +20,7 @@ from harness.analysis.larger_sizes import (
     SystemAtSize,
 )
 from harness.analysis.scaling import MOST_TIMES, ExaminedLaw, ScalingLaw
-from harness.analysis.table import Row, Table
+from harness.analysis.table import Row, Table, Validity
 from harness.errors import UsageError
 from harness.estimate import CONFIDENCE
 from harness.report.document import (
@@ -40,6 +40,8 @@ from harness.report.document import (
     with_ends,
 )
 
+# A note names at most this many rows.
+_NAMED = 3
 # Version of the JSON.
 SIZES_VERSION = 1
 METHOD = (
@@ -205,6 +207,11 @@ def _notes(report: SizeReport, of: GroupAtSize, shown: Sequence[SizeFigure] = FI
             if reason is None or not each.of.laws[figure].sizes:
                 continue
             yield f"{each.of.system}, {figure.title}: not predicted, {reason}{_failed(each.of.laws[figure], figure)}"
+    doubted = [row for each in of.systems for row in each.of.rows if row.validity is not Validity.CLEAN]
+    if doubted:
+        named = [f"{row.system} at {row.index.documents:,} ({row.validity.value})" for row in doubted[:_NAMED]]
+        more = f", and {len(doubted) - _NAMED} more" if len(doubted) > _NAMED else ""
+        yield f"these rows are in doubt, and they count: {', '.join(named)}{more}"
     for each in of.systems:
         memory_bytes = each.of.rows[-1].memory_bytes
         if (documents := larger_sizes.outgrown(each.of, memory_bytes, report.documents)) is not None:

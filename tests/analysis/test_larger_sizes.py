@@ -12,7 +12,7 @@ import pytest
 
 from harness.analysis import bills, larger_sizes, row_pricing
 from harness.analysis.larger_sizes import CPU, INDEX, LATENCY, MEMORY, SizedSystem
-from harness.analysis.table import Row
+from harness.analysis.table import Row, Validity
 from harness.driver.records import Outcome
 from harness.errors import UsageError
 from harness.estimate import Estimate
@@ -146,6 +146,15 @@ def test_the_order_flips_where_the_costs_cross(priced: Callable[[Row], Row]) -> 
     assert not list(larger_sizes.flips(found[:1], priced))
 
 
+def test_a_throughput_is_not_predicted_from_a_latency(priced: Callable[[Row], Row]) -> None:
+    rows = rows_of("engine", linear, flat, scenario="offline", throughput_qps=Estimate(100.0))
+    (group,) = larger_sizes.groups(rows, {})
+    found = larger_sizes.at_size(group.systems[0], 10_000_000, priced).row
+    assert found.usd_per_million.value is None and "only the mean latency is predicted" in str(
+        found.throughput_qps.reason
+    )
+
+
 def test_a_system_outgrows_the_memory_of_its_profile() -> None:
     system = SizedSystem("engine", tuple(rows_of("engine", linear, growing)), {})
     assert larger_sizes.outgrown(system, GIB, 10_000_000) == pytest.approx(0.9 * GIB / 4096, rel=0.02)
@@ -155,6 +164,7 @@ def test_a_system_outgrows_the_memory_of_its_profile() -> None:
 def test_the_answer_names_machines_flips_and_what_is_not_predicted(priced: Callable[[Row], Row]) -> None:
     failing = rows_of("fails", lambda n: linear(n) * (5 if n > 200_000 else 1), flat)
     rows = [*rows_of("even", steady, growing), *rows_of("grows", linear, flat), *failing]
+    rows[1] = replace(rows[1], validity=Validity.NOISY)
     table = sample_records.table(rows)
     document = sizes_document(predicted(table, {}, 10_000_000, priced))
     assert document.answer is not None
@@ -162,6 +172,7 @@ def test_the_answer_names_machines_flips_and_what_is_not_predicted(priced: Calla
     assert "predicted at 10,000,000 documents (95 %); measured up to 300,000" in text
     assert "fails, latency: not predicted, its law failed the exam: 0.0" not in text
     assert "its law failed the exam" in text
+    assert "in doubt, and they count: even at 30,000 (noisy)" in text
     assert "even outgrows the 1 GiB of cpu1-mem1 at about 240,000 documents" in text
     assert "quality is not predicted" in writers.write(document, "md")
     lines = list(csv.DictReader(io.StringIO(writers.write(document, "csv"))))
