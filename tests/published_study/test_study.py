@@ -65,7 +65,7 @@ def test_general_code_names_no_paper() -> None:
         for name in (
             "experiments/calibration/cases.py",
             "experiments/viability/probe.py",
-            "jobs/suite.py",
+            "jobs/suite_protocol.py",
             "results/schema.py",
         )
     }
