@@ -164,6 +164,11 @@ def groups(rows: Iterable[Row], processes: Mapping[str, Sequence[Row]]) -> list[
     return found
 
 
+def sized_rows(rows: Iterable[Row]) -> list[Row]:
+    """Return the rows of systems that were measured at several sizes."""
+    return [row for group in groups(rows, {}) for system in group.systems for row in system.rows]
+
+
 def at_size(system: SizedSystem, documents: int, priced: Pricing) -> SystemAtSize:
     """Return a system at a number of documents, with the machine that holds it and its cost."""
     figures = {figure: system.predict(figure, documents) for figure in FIGURES}

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import click
 
-from harness.analysis import bills, larger_sizes, results_folder
+from harness.analysis import bills, larger_sizes
 from harness.analysis.axes import cell_of
 from harness.analysis.table import Row, Table
 from harness.cli.locations import as_given, mirrored
@@ -58,7 +58,7 @@ def bill(stored: StoredResults, targets: tuple[str, ...], traffic: TrafficOption
         raise UnknownName("latency figure", unknown, bills.FIGURES)
     table = stored.priced(stored.read()).table
     if at.documents is not None:
-        processes = stored.by_process(table.rows) if results_folder.may_have_jobs(stored.results) else {}
+        processes = stored.by_process_at_sizes(table.rows)
         rows = larger_sizes.with_predicted(table.rows, processes, at.documents, stored.pricing())
         table = replace(table, rows=rows)
     groups = bills.find(table, at, most_s)

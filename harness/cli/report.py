@@ -26,8 +26,8 @@ from harness.cli.stored_results import (
     stored_results,
     tested,
 )
-from harness.cli.traffic import amount
-from harness.commands import command, option
+from harness.cli.traffic import at_option
+from harness.commands import command
 from harness.driver.records import Outcome
 from harness.errors import UnknownName, UsageError
 from harness.report import LAYOUTS, render, study
@@ -104,14 +104,9 @@ view_options = record_options(
     metavar="SYSTEM",
     help="--pooled: the system that the others are compared with.  [default: the quickest]",
 )
-@click.option(
-    "--at",
-    "documents",
-    default="",
-    show_default=False,
-    metavar="DOCUMENTS",
-    help="Predict what each system costs at this many documents (10M), from rows of several sizes (md, csv, json or a"
-    " picture).",
+@at_option(
+    "Predict what each system costs at this many documents (10M), from rows of several sizes (md, csv, json or a"
+    " picture)."
 )
 @click.option(
     "--at-least",
@@ -140,7 +135,7 @@ def report(
     *,
     pooled: bool,
     reference: str,
-    documents: str,
+    at: int | None,
 ) -> None:
     """Show systems, quality, latency and cost of the stored RESULTS (a folder; default: results).  Runs nothing.
 
@@ -150,10 +145,7 @@ def report(
     """
     if reference and not pooled:
         raise UsageError("--reference goes with --pooled; leave it out")
-    at = amount(documents, option("at")) if documents else None
-    request = ReportRequest(
-        stored, layout, destination, view, goal, amrs, reference if pooled else None, None if at is None else round(at)
-    )
+    request = ReportRequest(stored, layout, destination, view, goal, amrs, reference if pooled else None, at)
     _check_options(destination.form, request.short, view, amrs)
     next(show for takes, show in _LAYOUTS if takes(request))(request)
 
@@ -276,21 +268,21 @@ def _at_size(request: ReportRequest) -> None:
     if (
         request.layout != "rows"
         or request.goal is not None
+        or request.pooled is not None
         or request.view != SummaryView()
         or request.form not in (*FORMATS, *PICTURES)
     ):
         raise UsageError(
-            "--at has its own columns, in md, csv, json or a picture; leave out --layout, --columns, --sort,"
+            "--at has its own columns, in md, csv, json or a picture; leave out --pooled, --layout, --columns, --sort,"
             " --currency, --at-least and other formats"
         )
+    folder = destination.folder if destination.form in PICTURES else None
     table = request.read().table
-    processes = stored.by_process(table.rows) if results_folder.may_have_jobs(stored.results) else {}
-    made = predicted(table, processes, request.at, stored.pricing())
-    if destination.form in PICTURES:
+    made = predicted(table, stored.by_process_at_sizes(table.rows), request.at, stored.pricing())
+    if folder is not None:
         from harness.report.plots import larger_sizes as plots  # late: matplotlib
 
-        assert destination.folder is not None
-        show_pictures(plots.write_pictures(made, destination.folder, destination.form), ())
+        show_pictures(plots.write_pictures(made, folder, destination.form), ())
     else:
         destination.show_report(sizes_document(made))
 
@@ -405,8 +397,8 @@ def _whole_table(request: ReportRequest) -> None:
 
 # The requests that a layout takes, and how it shows one; the first layout that takes a request shows it.
 _LAYOUTS: tuple[tuple[Callable[[ReportRequest], bool], Callable[[ReportRequest], None]], ...] = (
-    (lambda request: request.pooled is not None, _pooled),
     (lambda request: request.at is not None, _at_size),
+    (lambda request: request.pooled is not None, _pooled),
     (lambda request: request.goal is not None, _cheapest),
     (lambda request: request.form == PAGE, _page),
     (lambda request: request.layout == LONG_DOCUMENTS, _long_documents),

@@ -137,6 +137,13 @@ class StoredResults:
         jobs = reader.read_jobs(self.results)
         return by_process(jobs, rows, lambda table: self.priced(ReadResults(table, dict)).table)
 
+    def by_process_at_sizes(self, rows: Sequence[Row]) -> dict[str, tuple[Row, ...]]:
+        """Return the rows of each process of the systems of several sizes; reads nothing where there are none."""
+        from harness.analysis.larger_sizes import sized_rows  # late: few results have sizes
+
+        sized = sized_rows(rows) if results_folder.may_have_jobs(self.results) else []
+        return self.by_process(sized) if sized else {}
+
     def pricing(self) -> Callable[[Row], Row]:
         """Return a function that prices a row at the selected prices."""
         tariff = self._tariff()

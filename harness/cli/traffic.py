@@ -1,4 +1,4 @@
-"""The options that describe a service's traffic."""
+"""The options that describe a service's traffic and its number of documents."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from harness import config
-from harness.cli.options import FiniteRange, record_options
+from harness.cli.options import Decorator, FiniteRange, parsed_by, record_options
 from harness.commands import option
 from harness.errors import UsageError
 from harness.pricing.bill import Traffic, read_traffic
@@ -50,7 +50,7 @@ class TrafficOptions:
         numbers = {name: value for name, value in asdict(self).items() if value is not None and name != "traffic_file"}
         for name, kind in (("queries_per_month", float), ("documents", round)):
             if name in numbers:
-                numbers[name] = kind(amount(numbers[name], option(name)))
+                numbers[name] = kind(_amount(numbers[name], option(name)))
         if self.traffic_file is not None:
             return read_traffic(self.traffic_file, numbers)
         if "queries_per_month" not in numbers:
@@ -60,7 +60,7 @@ class TrafficOptions:
         return config.validate(Traffic, numbers, Path("the options"), "traffic")
 
 
-def amount(text: str, option: str) -> float:
+def _amount(text: str, option: str) -> float:
     """Parse a number that may end in k, M or G.
 
     Raises:
@@ -70,6 +70,15 @@ def amount(text: str, option: str) -> float:
     if match is None:
         raise UsageError(f"{option} {text!r}: write a number of 0 or more, e.g. 250000, 3M or 1.5G")
     return float(re.sub("[_,]", "", match[1])) * {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}[match[2]]
+
+
+def at_option(text: str) -> Decorator:
+    """Make ``--at``, a number of documents; ``None`` where it is not given."""
+
+    def parse(given: str | None) -> int | None:
+        return None if given is None else round(_amount(given, option("at")))
+
+    return click.option("--at", callback=parsed_by(parse), metavar="DOCUMENTS", help=text)
 
 
 # The command gets the options as one record.

@@ -26,8 +26,7 @@ from harness.cli.options import (
     results_option,
 )
 from harness.cli.output import FORMATS, Destination, destination_options
-from harness.cli.traffic import amount
-from harness.commands import option
+from harness.cli.traffic import at_option
 from harness.errors import UsageError
 from harness.experiments.viability import acceptance, render, validation
 from harness.experiments.viability import curve as curves
@@ -126,14 +125,7 @@ _destination_options = destination_options(*FORMATS, wide=True)
 @_gpus_option
 @criteria_options
 @click.option("--step", default="16MiB", help="Limits are whole steps of this size.")
-@click.option(
-    "--at",
-    "documents",
-    default="",
-    show_default=False,
-    metavar="DOCUMENTS",
-    help="Predict the smallest limit at this many documents (10M), by the limits of a SUITE's [sizes].",
-)
+@at_option("Predict the smallest limit at this many documents (10M), by the limits of a SUITE's [sizes].")
 @rental_options
 @only_option
 @_destination_options
@@ -143,7 +135,7 @@ def viable(
     gpus: int,
     criteria: Criteria,
     step: str,
-    documents: str,
+    at: int | None,
     only: str | None,
     selection: PriceSelection,
     destination: Destination,
@@ -160,7 +152,6 @@ def viable(
     step_bytes = acceptance.parse_size(step, "--step")
     snapshot = selection.snapshot()  # before anything costs time
     suite = load(config.suite_by_name(Path(bench.system))) if bench.system.endswith(".toml") else None
-    at = round(amount(documents, option("at"))) if documents else None
     if at is not None and (suite is None or not suite.sizes.documents):
         raise UsageError("--at needs a suite with `[sizes] documents = [10_000, 30_000, 100_000, 300_000]`; name one")
     if suite is not None:

@@ -217,3 +217,9 @@ def test_what_cannot_be_predicted_is_refused(
 ) -> None:
     with pytest.raises(UsageError, match=fault):
         predicted(sample_records.table(rows), {}, documents, priced)
+
+
+def test_processes_are_read_for_systems_of_several_sizes_alone() -> None:
+    alone = sample_records.row(system="alone", corpus_documents=5_000)
+    rows = rows_of("engine", linear, flat)
+    assert larger_sizes.sized_rows([alone, *rows]) == rows
