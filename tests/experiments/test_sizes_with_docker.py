@@ -14,10 +14,10 @@ from tests.support.command_line import call
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
 SYSTEM = """\
-description = "1 ms and 5 us a document; 64 KiB a document"
+description = "1 ms and 20 us a document; 64 KiB a document"
 [search_params]
 service_ms = 1
-us_per_document = 5
+us_per_document = 20
 kib_per_document = 64
 """
 SUITE = """\
@@ -52,12 +52,13 @@ def test_planted_laws_of_size_are_recovered(
     found = json.loads(call("report", "results/grown", "--at", "24k", "--format", "json").stdout)
     figures = {each["figure"]: each for each in found["figures"]}
     assert figures["latency_ms"]["sizes"] == "300 600 1200 2400"
-    for name, planted in (("latency_ms", 1 + 0.005 * 24_000), ("memory_mib", 24_000 / 16)):
+    for name, planted in (("latency_ms", 1 + 0.020 * 24_000), ("memory_mib", 24_000 / 16)):
         each = figures[name]
         assert each["exam_passed"], each
         assert each["predicted_low"] < planted < each["predicted_high"], each
-        # Python itself is in the memory, and other work on this machine in the latency.
-        assert each["predicted"] == pytest.approx(planted, rel=0.25)
+        assert each["predicted_high"] < 4 * each["predicted_low"]  # so that the interval says something
+    # Python itself is in the memory.  Other work on this machine is in the latency: its interval answers for that.
+    assert figures["memory_mib"]["predicted"] == pytest.approx(24_000 / 16, rel=0.25)
     (cost,) = found["costs"]
     assert cost["machine"] and cost["usd_per_million"] == pytest.approx(
         cost["usd_per_hour"] * figures["latency_ms"]["predicted"] / 3.6
