@@ -522,17 +522,18 @@ def _next_step(suite: Suite, launcher: str, folder: Path) -> Iterator[str]:
 def plan(
     suites: tuple[Path, ...], subject: _Subject, price: bool, destination: Destination, request: _RunRequest
 ) -> None:
-    """List the cells of each SUITE, done and to do, and the time that is left.  Runs nothing, fetches no data, needs no
-    engine.
+    """List the cells of each SUITE, done and to do, with the time, disk and memory that the rest takes.  Runs nothing,
+    fetches no data, needs no engine.
 
-    Times come from stored results of the same system and dataset, else from the demo's shipped results, else from a
-    shipped paper's latencies.  Otherwise harness assumes 30 s per job and 0.1 s per query, and for an index build 60 s
-    and 0.01 s per document.  ~ marks estimates.  An index shared by several cells counts once.  Exit code 1 if a
-    dataset's folder does not exist.
+    Times come from stored results of the same system and dataset (at this size or others), else from shipped results,
+    else from a shipped paper's latencies.  Otherwise harness assumes 30 s per job and 0.1 s per query, and for an index
+    build 60 s and 0.01 s per document.  ~ marks estimates.  An index shared by several cells counts once.  Exit code 1
+    if a dataset's folder does not exist.
     """
     with subject.suites(suites, request.results) as named, open_for(request.choice, load(named[0])) as opened:
         planner = Planner(opened)
         planned = [request.plan(path, planner) for path in named]
+        foreseen = list(preflight.foreseen(planned, opened))
     plans = [each for each, _ in planned]
     missing: dict[str, FileError] = {}
     for each, options in planned:
@@ -556,7 +557,7 @@ def plan(
         from harness.aws import price_list
 
         cells = [*price_list.quote(plans, prices.snapshot())[0]]
-    notes = cell_plans.plan_notes(plans, cells, missing)
+    notes = [*cell_plans.plan_notes(plans, cells, missing), *foreseen]
     absent = sum(len(each.absent) for each in plans)
     destination.show_report(plan_document(cells, notes, run, absent=absent, priced=price))
     show_errors(missing.values())

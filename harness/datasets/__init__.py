@@ -14,12 +14,12 @@ from harness import extras
 from harness.config import ConfigModel, absolute_folder, data_root, read_toml, validate
 from harness.datasets import formats as _formats
 from harness.datasets import ir_datasets, msmarco, xor_tydi
-from harness.datasets.corpus import PreparedCorpus, prepare_corpus
+from harness.datasets.corpus import CORPUS, PreparedCorpus, prepare_corpus
 from harness.datasets.dataset import Dataset, Language, QuerySample, draw_sample
 from harness.datasets.ir_datasets import IrDataset
 from harness.datasets.licence import MS_MARCO, XOR_TYDI, Licence
 from harness.datasets.passage_positions import positions_content
-from harness.datasets.sizes import SizedDataset, resized
+from harness.datasets.sizes import SizedDataset, is_made, resized
 from harness.errors import FileError, UnknownName, UsageError
 from harness.progress import Progress, bar, silent
 from harness.results.schema import split_size
@@ -97,9 +97,25 @@ def find(name: str, beside: Path) -> DatasetLocation:
 
 
 def is_here(location: DatasetLocation) -> bool:
-    """Return whether a dataset's files are on this machine, complete or not."""
+    """Return whether a dataset's files are on this machine, complete or not; at any size."""
     whole = _whole(location)
     return ir_datasets.is_fetched(whole) if isinstance(whole, IrDataset) else _split(whole)[0].exists()
+
+
+def bytes_to_make(declared: str, beside: Path, cache: Path) -> int:
+    """Return the rough size of the corpus that is made for a dataset at another size; 0: none, or it is in the cache.
+
+    Raises:
+        UnknownName, FileError, UsageError: as :func:`load_named`.
+    """
+    location = find(declared, beside)
+    if not isinstance(location, SizedDataset):
+        return 0
+    whole = load_named(split_size(declared)[0], beside, cache)
+    if is_made(whole, location.documents, absolute_folder(cache)):
+        return 0
+    corpus = whole.corpus
+    return max(1, (corpus.folder / CORPUS).stat().st_size * location.documents // corpus.size)
 
 
 def missing_folder(location: DatasetLocation) -> FileError | None:

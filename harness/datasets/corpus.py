@@ -1,7 +1,7 @@
 """Prepare a corpus in the cache, once for each content, and look up its documents.
 
-The corpus is streamed.  Memory holds eight bytes of hash and eight of offset for each document, a few hundred MB for
-millions of passages; repeated hashes are looked up, so that no repeated id escapes.
+The corpus is streamed.  What is known of each id is sorted in runs on disk, so memory does not grow with the corpus.
+Repeated hashes are looked up, so that no repeated id escapes.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ _HASHES = "hashes.npy"
 _OFFSETS = "starts.npy"
 _FORMAT = 2  # of the prepared corpus; a change prepares all of them again
 _PROGRESS_STEP = 2000
+# Documents whose hashes and offsets are sorted in memory at once; 48 MiB.
+_RUN = 1 << 20
 # A file may change again within one tick of the clock that stamps it.
 _SETTLED_NS = 2_000_000_000
 
@@ -131,6 +133,12 @@ def _read_line(file: IO[bytes], offset: int) -> dict[str, Any]:
     return document
 
 
+def corpus_folder(documents: DocumentStream, cache: Path, fields: Collection[str] = ()) -> Path:
+    """Return the folder that :func:`prepare_corpus` makes."""
+    kind = [_FORMAT, documents.kind, *([sorted(fields)] if fields else [])]
+    return cache / "corpora" / content_key(kind, documents.files, cache)[:24]
+
+
 def prepare_corpus(
     documents: DocumentStream, cache: Path, progress: Progress = silent, fields: Collection[str] = ()
 ) -> PreparedCorpus:
@@ -145,8 +153,7 @@ def prepare_corpus(
     Raises:
         FileError: a document is wrong, an id repeats, or the corpus is empty.
     """
-    kind = [_FORMAT, documents.kind, *([sorted(fields)] if fields else [])]
-    folder = cache / "corpora" / content_key(kind, documents.files, cache)[:24]
+    folder = corpus_folder(documents, cache, fields)
     if not folder.is_dir():
         partial = filesystem.staging_path(folder)
         partial.mkdir(parents=True)
@@ -165,44 +172,85 @@ def prepare_corpus(
 
 def _write(documents: DocumentStream, folder: Path, progress: Progress, fields: Collection[str]) -> None:
     content, empty, offset, total = hashlib.sha256(), 0, 0, documents.total()
-    hashes, offsets = array("Q"), array("Q")
     with (folder / CORPUS).open("w+b") as written, (folder / _IDS).open("wb") as ids:
+        lines = _LineIndex(folder)
         for place, doc_id, title, text, metadata in documents.read():
             check_id(place, doc_id)
             line = corpus_line(doc_id, title, text, fields_of(place, "metadata", metadata, fields) if fields else None)
             content.update(line)
             written.write(line)
             ids.write(doc_id.encode("utf-8") + b"\n")
-            hashes.append(id_hash(doc_id))
-            offsets.append(offset)
+            lines.add(doc_id, offset)
             offset += len(line)
             empty += not (title.strip() or text.strip())
-            if len(hashes) % _PROGRESS_STEP == 0:
-                progress(len(hashes), total)
-        if not hashes:
+            if lines.size % _PROGRESS_STEP == 0:
+                progress(lines.size, total)
+        if not lines.size:
             raise FileError(f"{documents.label}: no documents in it; give at least one")
-        # The offset of each id's line, sorted by hash.
-        order = np.argsort(np.frombuffer(hashes, np.uint64), kind="stable")
-        by_hash, starts = np.frombuffer(hashes, np.uint64)[order], np.frombuffer(offsets, np.uint64)
-        repeated = by_hash[1:][by_hash[1:] == by_hash[:-1]]
-        if len(repeated):
-            _refuse_repeated_ids(order[np.isin(by_hash, repeated)].tolist(), starts, documents, written)
-        np.save(folder / _HASHES, by_hash)
-        np.save(folder / _OFFSETS, starts[order])
-    facts = {"size": len(hashes), "sha256": content.hexdigest(), "empty": empty}
+        if len(doubtful := lines.finish()):
+            _refuse_repeated_ids(doubtful, documents, written)
+    facts = {"size": lines.size, "sha256": content.hexdigest(), "empty": empty}
     (folder / _FACTS).write_text(json.dumps(facts), encoding="utf-8")
 
 
-def _refuse_repeated_ids(
-    rows: list[int], offsets: NDArray[np.uint64], documents: DocumentStream, written: IO[bytes]
-) -> None:
-    """Raise FileError if two of the rows have one id; read the source once more to name the place."""
+class _LineIndex:
+    """Hashes of ids with the offsets of their lines, sorted by hash in runs on disk, which are then merged."""
+
+    def __init__(self, folder: Path) -> None:
+        self.size = 0
+        self._folder = folder
+        self._hashes, self._offsets = array("Q"), array("Q")
+        self._runs: list[Path] = []
+
+    def add(self, doc_id: str, offset: int) -> None:
+        """Add the next document's line."""
+        self.size += 1
+        self._hashes.append(id_hash(doc_id))
+        self._offsets.append(offset)
+        if len(self._hashes) == _RUN:
+            self._end_run()
+
+    def _end_run(self) -> None:
+        pairs = np.array([np.frombuffer(each, np.uint64) for each in (self._hashes, self._offsets)])
+        self._runs.append(self._folder / f"run-{len(self._runs)}.npy")
+        np.save(self._runs[-1], pairs[:, np.argsort(pairs[0], kind="stable")])
+        self._hashes, self._offsets = array("Q"), array("Q")
+
+    def finish(self) -> NDArray[np.uint64]:
+        """Write both files; return the offsets of lines whose hashes are not unique, in the order of the corpus."""
+        if self._hashes:
+            self._end_run()
+        runs = [np.load(path, mmap_mode="r") for path in self._runs]
+        hashes, offsets = (
+            np.lib.format.open_memmap(self._folder / name, "w+", np.uint64, (self.size,))
+            for name in (_HASHES, _OFFSETS)
+        )
+        done, doubtful = 0, [np.array([], dtype=np.uint64)]
+        # As many ranges of hashes as runs: one range of all runs is about as large as a run.
+        bounds = [np.uint64(2**64 // len(runs) * number) for number in range(1, len(runs))]
+        cuts = [[0, *np.searchsorted(run[0], np.array(bounds, np.uint64)).tolist(), run.shape[1]] for run in runs]
+        for number in range(len(runs)):
+            pairs = np.concatenate(
+                [run[:, cut[number] : cut[number + 1]] for run, cut in zip(runs, cuts, strict=True)], axis=1
+            )
+            by_hash, starts = pairs[:, np.argsort(pairs[0], kind="stable")]
+            again = by_hash[1:] == by_hash[:-1]
+            doubtful.append(starts[np.append(again, False) | np.append(False, again)] if len(starts) else starts)
+            end = done + len(starts)
+            hashes[done:end], offsets[done:end], done = by_hash, starts, end
+        for path in self._runs:
+            path.unlink()
+        return np.sort(np.concatenate(doubtful))
+
+
+def _refuse_repeated_ids(offsets: NDArray[np.uint64], documents: DocumentStream, written: IO[bytes]) -> None:
+    """Raise FileError if two of the lines have one id; read the source once more to name the place."""
     ids: set[str] = set()
-    for row in sorted(rows):
-        doc_id = _read_line(written, int(offsets[row]))["_id"]
+    for offset in offsets.tolist():
+        doc_id = _read_line(written, offset)["_id"]
         if doc_id in ids:
-            document = next(itertools.islice(documents.read(), row, None), None)
-            place = document.place if document else documents.label
+            places = (document.place for document in documents.read() if document.doc_id == doc_id)
+            place = next(itertools.islice(places, 1, None), documents.label)
             raise FileError(f"{place}: id {doc_id!r} comes twice; rename or remove one")
         ids.add(doc_id)
 

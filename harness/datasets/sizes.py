@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.datasets.corpus import CORPUS, PreparedCorpus, id_hash, prepare_corpus
+from harness.datasets.corpus import CORPUS, PreparedCorpus, corpus_folder, id_hash, prepare_corpus
 from harness.datasets.dataset import Dataset
 from harness.datasets.generate.enlarging import check_source, enlarged
 from harness.datasets.generate.passages import PassageCut, PassageSource
@@ -46,31 +46,52 @@ def resized(dataset: Dataset, documents: int, cache: Path, progress: Progress = 
     Raises:
         UsageError: more documents are judged, or the corpus has too few sentences for distractors.
     """
+    name = sized_name(dataset.name, documents)
+    if documents == dataset.corpus.size:
+        return replace(dataset, name=name)
+    corpus = prepare_corpus(_stream(dataset, documents), cache, progress, _fields(dataset))
+    return replace(dataset, name=name, corpus=corpus)
+
+
+def is_made(dataset: Dataset, documents: int, cache: Path) -> bool:
+    """Return whether the corpus of this many documents is in the cache.
+
+    Raises:
+        UsageError: as :func:`resized`.
+    """
+    if documents == dataset.corpus.size:
+        return True
+    return corpus_folder(_stream(dataset, documents), cache, _fields(dataset)).is_dir()
+
+
+def _fields(dataset: Dataset) -> set[str]:
+    return {field for query in dataset.queries for field, _ in query.filter}
+
+
+def _stream(dataset: Dataset, documents: int) -> DocumentStream:
+    """Return the documents of another size; nothing is read before they are asked for."""
     name, corpus = sized_name(dataset.name, documents), dataset.corpus
-    fields = {field for query in dataset.queries for field, _ in query.filter}
     if documents < corpus.size:
         judged = {document for _, document, _ in dataset.graded()}
         kind, read = "nested sample", lambda: _sampled(corpus, judged, documents)
         if documents < (kept := len(judged - corpus.unknown(judged))):
             raise UsageError(f"{name}: {dataset.name} has {kept:,} judged documents, which stay; name a larger size")
         kind += f" with {dataset.qrels_sha256}"
-    elif documents > corpus.size:
+    else:
         if dataset.answers:
             raise UsageError(f"{name}: {dataset.name} has answers, which distractors could hold; name a smaller size")
         source = PassageSource(dataset, _SENTENCES, _SEED, hold_out=False)
         check_source(source, documents, _MOST_TOKENS)
         kind, read = f"among distractors with {dataset.qrels_sha256}", lambda: _among(source, documents)
-    else:
-        return replace(dataset, name=name)
-    stream = DocumentStream(name, f"{kind} {documents}", (corpus.folder / CORPUS,), read, lambda: documents)
-    return replace(dataset, name=name, corpus=prepare_corpus(stream, cache, progress, fields))
+    return DocumentStream(name, f"{kind} {documents}", (corpus.folder / CORPUS,), read, lambda: documents)
 
 
 def _sampled(corpus: PreparedCorpus, judged: set[str], documents: int) -> Iterator[SourceDocument]:
     """Yield the judged documents and those others whose ids have the smallest hashes, in the corpus's order."""
     hashes = np.array(sorted(map(id_hash, judged - corpus.unknown(judged))), dtype=np.uint64)
-    others = np.setdiff1d(corpus.id_hashes, hashes)
     wanted = documents - len(hashes)
+    # The hashes ascend: those wanted are among the first so many.
+    others = np.setdiff1d(corpus.id_hashes[:documents], hashes)
     limit = int(others[wanted - 1]) if wanted else -1
     for document in corpus:
         if document["_id"] in judged or id_hash(document["_id"]) <= limit:

@@ -10,7 +10,7 @@ from harness.datasets import Dataset, dataset_name
 from harness.driver.update_plan import TRIALS
 from harness.errors import EngineError, FileError, counted, listed
 from harness.jobs import inputs
-from harness.jobs.estimates import PROBES, DurationEstimate, DurationModel
+from harness.jobs.estimates import PROBES, DurationEstimate, RunModel
 from harness.jobs.inputs import Inputs, RunOptions
 from harness.jobs.plan import Planned, component_keys, plan_here, states
 from harness.jobs.shipped_runs import shipped_runs
@@ -19,9 +19,9 @@ from harness.launch.base import Launcher
 from harness.launch.images.systems import System
 from harness.report.plan import CellPlan
 from harness.results.reader import stored_jobs
-from harness.results.schema import NULL_SYSTEMS, Cell, system_words
+from harness.results.schema import NULL_SYSTEMS, Cell, split_size, system_words
 
-_NO_DATA = "to do: its data is not here"
+_NO_DATA, _NOT_MADE = "to do: its data is not here", "to do: its corpus is made first"
 _MOST_NOTES, _MOST_NAMES = 3, 3
 _NOTHING = DurationEstimate(0.0, 0.0, True)
 
@@ -30,13 +30,15 @@ _NOTHING = DurationEstimate(0.0, 0.0, True)
 class SuitePlan:
     """A suite's cells with their jobs; ``absent`` cells lack their data here.
 
-    ``engine``: an engine answered, or none was needed.
+    ``to_make``: the rough sizes (bytes) of the corpora that the run makes, by dataset; they are absent.  ``engine``: an
+    engine answered, or none was needed.
     """
 
     inputs: Inputs
     jobs: list[Planned]
     cells: tuple[CellPlan, ...]
     absent: tuple[Cell, ...]
+    to_make: dict[str, int]
     engine: bool
 
 
@@ -68,9 +70,20 @@ class Planner:
                 jobs = plan_here(gathered, options, self.launcher)
             except EngineError:  # listing needs none
                 engine = False
+        to_make = _to_make(gathered.suite, {cell.dataset for cell in absent}, options)
         estimator = _Estimator(gathered, options, self.launcher, self._built)
-        cells = (*estimator.present(jobs), *estimator.absent(absent))
-        return SuitePlan(gathered, jobs, cells, tuple(absent), engine)
+        cells = (*estimator.present(jobs), *estimator.absent(absent, to_make))
+        return SuitePlan(gathered, jobs, cells, tuple(absent), to_make, engine)
+
+
+def _to_make(suite: Suite, absent: Collection[str], options: RunOptions) -> dict[str, int]:
+    """Return the rough sizes of those absent corpora whose datasets are here at another size."""
+    found = {}
+    for declared in suite.datasets:
+        name = dataset_name(declared)
+        if name in absent and datasets.is_here(datasets.find(declared, options.suite_dir)):
+            found[name] = datasets.bytes_to_make(declared, options.suite_dir, options.cache)
+    return {name: size for name, size in found.items() if size}
 
 
 @dataclass
@@ -85,7 +98,7 @@ class _Estimator:
     def __post_init__(self) -> None:
         limits = self.inputs.limits
         stored = [job.result for job in stored_jobs(self.options.results / self.inputs.suite.name)]
-        self._model = DurationModel(
+        self._model = RunModel(
             stored, job_timeout_s=limits.job_s, build_timeout_s=limits.build_s, shipped=shipped_runs()
         )
         declared = {dataset_name(name): name for name in self.inputs.suite.datasets}
@@ -103,8 +116,8 @@ class _Estimator:
             build = _NOTHING if built else self._build(cell, self.inputs.builder(cell))
             yield self._cell_plan(cell, state, len(by_cell[cell]), len(left), timing, build)
 
-    def absent(self, cells: Sequence[Cell]) -> Iterator[CellPlan]:
-        """Yield the cells whose data is not here: their samples are as large as they can be."""
+    def absent(self, cells: Sequence[Cell], to_make: Collection[str]) -> Iterator[CellPlan]:
+        """Yield the cells whose data is not here, or not yet: their samples are as large as they can be."""
         protocol = self.inputs.suite.protocol
         for cell in cells:
             passes = protocol.trials_a_job * {"server": PROBES, "mixed": TRIALS}.get(cell.scenario, 1)
@@ -112,13 +125,15 @@ class _Estimator:
             jobs = 1 if cell.system in NULL_SYSTEMS else protocol.jobs
             timing = sum((self._model.search(cell, queries) for _ in range(jobs)), _NOTHING)
             build = self._build(cell, self.inputs.building(cell.system)) if self.launcher.needs_indexes else _NOTHING
-            plan = self._cell_plan(cell, _NO_DATA, jobs, jobs, timing, build)
-            yield plan if build.measured or build.shipped else replace(plan, build_s=None, measured=False)
+            state = _NOT_MADE if cell.dataset in to_make else _NO_DATA
+            plan = self._cell_plan(cell, state, jobs, jobs, timing, build)
+            known = build.measured or build.shipped or cell.dataset in to_make
+            yield plan if known else replace(plan, build_s=None, measured=False)
 
     def _build(self, cell: Cell, builder: System) -> DurationEstimate:
         """Estimate the builds of a missing index and of its missing components, as far as no other cell needs them."""
-        dataset = self.inputs.datasets.get(cell.dataset)  # None: absent
-        documents, there = (dataset.corpus.size, self._components_here(builder, dataset)) if dataset else (0, set())
+        dataset, documents = self.inputs.datasets.get(cell.dataset), self._documents(cell)
+        there = self._components_here(builder, dataset) if dataset else set()
         corpus, build = self._corpora[cell.dataset], _NOTHING
         for system in (*builder.components, builder):
             index = (system.build_inputs, corpus)
@@ -126,6 +141,11 @@ class _Estimator:
                 self.built.add(index)
                 build += self._model.build(system.name, cell.dataset, 0 if system.components else documents)
         return build
+
+    def _documents(self, cell: Cell) -> int:
+        """Return the size of the cell's corpus; 0: it is absent, and its name says no size."""
+        dataset = self.inputs.datasets.get(cell.dataset)
+        return dataset.corpus.size if dataset else split_size(cell.dataset)[1] or 0
 
     def _components_here(self, builder: System, dataset: Dataset) -> set[str]:
         """Return the components whose indexes are in the cache."""
@@ -147,6 +167,7 @@ class _Estimator:
             published=timing.published,
             shipped=both.shipped,
             envelope=envelope,
+            peak_bytes=self._model.memory_bytes(cell.system, cell.dataset, self._documents(cell)) if left else None,
             memory_bytes=self.inputs.nominal_bytes.get(cell.profile, envelope.memory_bytes),
         )
 
@@ -195,7 +216,9 @@ def unfinished(plans: Sequence[SuitePlan]) -> str | None:
 
 def suite_notes(plans: Sequence[SuitePlan], missing: Collection[str]) -> Iterator[str]:
     """Yield a line about missing data, and a line about files that are not pinned."""
-    unfetched = [cell.dataset for each in plans for cell in each.absent if cell.dataset not in missing]
+    unfetched = [
+        cell.dataset for each in plans for cell in each.absent if cell.dataset not in {*missing, *each.to_make}
+    ]
     if unfetched:
         yield f"data is not here: {', '.join(dict.fromkeys(unfetched))}; run where ir_datasets can fetch it"
     systems = [system for each in plans for system in each.inputs.systems.values()]

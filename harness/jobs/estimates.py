@@ -1,4 +1,4 @@
-"""Estimate how long jobs and builds take, by stored results, shipped results, published latencies or rules."""
+"""Estimate times and memory of jobs and builds: by stored or shipped results, published latencies or rules."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from harness import stats
 from harness.analysis import published
 from harness.driver.records import Outcome
+from harness.jobs import growth
 from harness.jobs.shipped_runs import ShippedRuns
-from harness.results.schema import Cell, Result, ResultSpec
+from harness.results.schema import Cell, Result, ResultSpec, split_size
 
 # The time of a job of the demo without its queries: starting a container, loading a small system, canaries.
 JOB_S = 30.0
@@ -58,6 +59,8 @@ class DurationEstimate:
         return self.measured or self.shipped
 
 
+# Documents -> values of a figure.
+_BySize = dict[int, list[float]]
 # System, dataset and hardware profile of a published latency.
 PublishedCell = tuple[str, str, str]
 
@@ -81,8 +84,11 @@ def published_latencies() -> Mapping[PublishedCell, float]:
     return found
 
 
-class DurationModel:
-    """Estimates by job and by build, from earlier results, else ``shipped`` ones, else published ``latencies``."""
+class RunModel:
+    """Estimates by job and by build, from earlier results, else ``shipped`` ones, else published ``latencies``.
+
+    Earlier results of a dataset at other sizes are scaled.
+    """
 
     def __init__(
         self,
@@ -100,17 +106,28 @@ class DurationModel:
         # Seconds by query, of other profiles.
         self._by_system: dict[tuple[str, str, str], list[float]] = defaultdict(list)
         self._builds: dict[tuple[str, str], list[float]] = defaultdict(list)
+        # Of a system and a dataset at any size: documents -> seconds by query, seconds of the build, bytes of memory.
+        self._queries_by_size: dict[tuple[str, str, str], _BySize] = defaultdict(lambda: defaultdict(list))
+        self._builds_by_size: dict[tuple[str, str], _BySize] = defaultdict(lambda: defaultdict(list))
+        self._peaks_by_size: dict[tuple[str, str], _BySize] = defaultdict(lambda: defaultdict(list))
         for result in stored:
             if result.outcome is Outcome.INTERRUPTED or result.wall_s <= 0:
                 continue
             cell, seconds = result.spec.cell, result.wall_s / _queries(result.spec)
             self._by_cell[cell].append(seconds)
+            documents, whole = result.provenance.corpus_documents, split_size(cell.dataset)[0]
             if result.outcome is Outcome.OK:
                 self._by_system[cell.system, cell.dataset, cell.scenario].append(seconds)
+                if documents:
+                    self._queries_by_size[cell.system, whole, cell.scenario][documents].append(seconds)
+                    if peak := result.observed.memory.peak_anon_bytes:
+                        self._peaks_by_size[cell.system, whole][documents].append(peak)
             if result.index is not None:
-                self._builds[cell.system, cell.dataset].append(result.index.own_build_s)
-                for name, facts in result.index.components.items():
-                    self._builds[name, cell.dataset].append(facts.build_s)
+                builds = {name: facts.build_s for name, facts in result.index.components.items()}
+                for name, build_s in {**builds, cell.system: result.index.own_build_s}.items():
+                    self._builds[name, cell.dataset].append(build_s)
+                    if documents:
+                        self._builds_by_size[name, whole][documents].append(build_s)
 
     def job(self, spec: ResultSpec) -> DurationEstimate:
         """Estimate one job of that spec."""
@@ -119,6 +136,13 @@ class DurationModel:
     def search(self, cell: Cell, queries: int) -> DurationEstimate:
         """Estimate one job that asks this many queries."""
         known = self._by_cell.get(cell) or self._by_system.get((cell.system, cell.dataset, cell.scenario))
+        whole, documents = split_size(cell.dataset)
+        if (
+            not known
+            and documents
+            and (sizes := _medians(self._queries_by_size.get((cell.system, whole, cell.scenario))))
+        ):
+            known = [growth.at(sizes, documents) if len(sizes) > 1 else next(iter(sizes.values()))]
         if not known and (jobs := self._shipped.jobs(cell)):
             shipped_s = stats.median([job.wall_s / _queries(job.spec) for job in jobs])
             return _of_shipped(shipped_s * queries, self._job_timeout_s)
@@ -130,10 +154,29 @@ class DurationModel:
     def build(self, system: str, dataset: str, documents: int) -> DurationEstimate:
         """Estimate one index build without its components' builds; a joined index has no documents of its own."""
         known = self._builds.get((system, dataset))
+        sizes = {} if known or not documents else _medians(self._builds_by_size.get((system, split_size(dataset)[0])))
+        if len(sizes) > 1:
+            known = [growth.at(sizes, documents)]
+        elif sizes:
+            ((than, build_s),) = sizes.items()
+            known = [build_s * growth.times(system, "build_s", documents, than)]
         shipped_s = None if known else self._shipped.build_s(system, dataset, documents)
         if shipped_s is not None:
             return _of_shipped(shipped_s, self._build_timeout_s)
         return _estimate(known, 1, BUILD_S + DOCUMENT_S * documents, self._build_timeout_s)
+
+    def memory_bytes(self, system: str, dataset: str, documents: int) -> float | None:
+        """Estimate a job's peak of anonymous memory, by other sizes of the dataset, else by the shipped sweep."""
+        sizes = _medians(self._peaks_by_size.get((system, split_size(dataset)[0])))
+        if len(sizes) > 1 or documents in sizes:
+            return growth.at(sizes, documents)
+        if not documents:
+            return None
+        return growth.shipped(system, "memory_bytes", documents)
+
+
+def _medians(by_size: Mapping[int, list[float]] | None) -> dict[int, float]:
+    return {documents: stats.median(values) for documents, values in (by_size or {}).items()}
 
 
 def _estimate(known: list[float] | None, factor: int, assumed_s: float, worst_s: float) -> DurationEstimate:

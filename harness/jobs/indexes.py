@@ -67,7 +67,12 @@ class Index:
 
 def expected_bytes(corpus: PreparedCorpus) -> int:
     """Return a rough size of a corpus's index."""
-    return _INDEX_OF_CORPUS * (corpus.folder / "corpus.jsonl").stat().st_size
+    return bytes_of_corpus((corpus.folder / "corpus.jsonl").stat().st_size)
+
+
+def bytes_of_corpus(corpus_bytes: int) -> int:
+    """Return a rough size of the index of a corpus of so many bytes."""
+    return _INDEX_OF_CORPUS * corpus_bytes
 
 
 def find(cache: Path, key: str) -> Index | None:

@@ -220,7 +220,8 @@ def gather(
     """Load and check everything that the suite names.
 
     Args:
-        absent: takes the cells whose datasets are not on this machine; without it, they are fetched, or fail.
+        absent: takes the cells whose datasets are not on this machine, or not at this size; without it, they are
+            fetched or made, or fail.
         without: names of datasets that count as absent.
 
     Raises:
@@ -239,11 +240,7 @@ def gather(
             raise UsageError(f"the suite {suite.name} declares no contested cell; name a suite that declares them")
     declared = suite.datasets
     if absent is not None:
-        declared = tuple(
-            name
-            for name in declared
-            if dataset_name(name) not in without and datasets.is_here(datasets.find(name, options.suite_dir))
-        )
+        declared = tuple(name for name in declared if dataset_name(name) not in without and _is_here(name, options))
         here = set(map(dataset_name, declared))
         absent += [cell for cell in cells if cell.dataset not in here]
         cells = [cell for cell in cells if cell.dataset in here]
@@ -278,6 +275,11 @@ def gather(
     for cell in cells if options.assigned is None else ():
         inputs.builder(cell)  # fails without an analyser for the dataset's language
     return inputs
+
+
+def _is_here(name: str, options: RunOptions) -> bool:
+    here = datasets.is_here(datasets.find(name, options.suite_dir))
+    return here and not datasets.bytes_to_make(name, options.suite_dir, options.cache)
 
 
 def check_launcher(suite: Suite, launcher: Launcher | None) -> None:

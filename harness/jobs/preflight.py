@@ -8,9 +8,10 @@ from __future__ import annotations
 import logging
 import shutil
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import filterfalse
+from pathlib import Path
 
 from harness import datasets
 from harness.datasets import dataset_name
@@ -25,8 +26,8 @@ from harness.launch.base import Launcher
 from harness.launch.images import assets
 from harness.launch.images.systems import System
 from harness.progress import duration, duration_range
-from harness.report.plan import SLOWER
-from harness.results.schema import NULL_SYSTEMS, Cell
+from harness.report.plan import SLOWER, CellPlan
+from harness.results.schema import NULL_SYSTEMS, Cell, split_size, system_words
 
 log = logging.getLogger(__name__)
 
@@ -104,7 +105,7 @@ def lacking_images(images: Mapping[str, System], options: RunOptions, launcher: 
     for reason in reasons.values():
         log.info(f"  {reason}")
     makeable = [system for name, system in wanted.items() if name not in reasons]
-    for shortage in _room_for(_image_bytes(makeable, launcher), 0, options):
+    for shortage in _lack_of_room(_Room(_image_bytes(makeable, launcher)), options):
         log.info(f"  {shortage.text}")
     return {name: MissingWeights(reason) for name, reason in reasons.items()}
 
@@ -151,8 +152,24 @@ def _examine(
         systems = {name: system for name, (system, _) in images.items()}
         for name, reason in missing_weights(systems, launcher).items():
             yield Shortage(reason, images[name][1])
+    yield from _lack_of_memory(plan.cells)
     image_bytes = _image_bytes([system for system, _ in images.values()], launcher)
-    yield from _room_for(image_bytes, _index_bytes(plan, options, launcher), options)
+    yield from _lack_of_room(_room(plan, image_bytes, options, launcher), options)
+
+
+def foreseen(plans: Sequence[tuple[SuitePlan, RunOptions]], launcher: Launcher) -> Iterator[str]:
+    """Yield a line on the disk that suites take, each with its options, and a line on memory that is too small."""
+    needed = _Room()
+    images: dict[str, System] = {}
+    for plan, options in plans:
+        cells = [cell for cell, reason in _cannot(plan, launcher).items() if reason is None]
+        images |= {name: system for name, (system, _) in _missing_images(plan.inputs, cells, launcher).items()}
+        needed += _room(plan, 0, options, launcher)
+    needed += _Room(_image_bytes(images.values(), launcher))
+    if needed.bytes:
+        yield f"disk: up to {needed}; {_size(_free(plans[0][1].cache))} free"
+    for shortage in _lack_of_memory([cell for plan, _ in plans for cell in plan.cells]):
+        yield shortage.text
 
 
 def _hardware(cannot: Mapping[Cell, str | None]) -> Iterator[Shortage]:
@@ -210,8 +227,29 @@ def _image_bytes(missing: Iterable[System], launcher: Launcher) -> int:
     return sum(sizes.values())
 
 
-def _index_bytes(plan: SuitePlan, options: RunOptions, launcher: Launcher) -> int:
-    """Return the room that the indexes to build may take: by shipped indexes, else by the corpus."""
+@dataclass(frozen=True)
+class _Room:
+    """Room on the disk that a run may take (bytes)."""
+
+    images: int = 0
+    indexes: int = 0
+    corpora: int = 0
+
+    def __add__(self, other: _Room) -> _Room:
+        return _Room(self.images + other.images, self.indexes + other.indexes, self.corpora + other.corpora)
+
+    @property
+    def bytes(self) -> int:
+        return self.images + self.indexes + self.corpora
+
+    def __str__(self) -> str:
+        needed = {"images": self.images, "indexes": self.indexes, "corpora": self.corpora}
+        parts = [f"{_size(size)} for {what}" for what, size in needed.items() if size]
+        return f"{_size(self.bytes)} ({', '.join(parts)})" if len(parts) > 1 else "".join(parts)
+
+
+def _room(plan: SuitePlan, image_bytes: int, options: RunOptions, launcher: Launcher) -> _Room:
+    """Return the room that corpora and indexes to make may take: indexes by shipped ones, else by the corpus."""
     sizes: dict[str, int] = {}
     for job in plan.jobs if launcher.needs_indexes else ():
         if job.done or job.cannot or job.cell.system in NULL_SYSTEMS:
@@ -223,23 +261,42 @@ def _index_bytes(plan: SuitePlan, options: RunOptions, launcher: Launcher) -> in
             if not options.has_index(key):
                 shipped = shipped_runs().index_bytes(name, job.cell.dataset, corpus.size)
                 sizes[key] = shipped or indexes.expected_bytes(corpus)
-    for cell in plan.absent:
-        system = plan.inputs.systems[cell.system]
+    for cell in plan.absent if launcher.needs_indexes else ():
+        if cell.system in NULL_SYSTEMS:
+            continue
+        system, documents = plan.inputs.building(cell.system), split_size(cell.dataset)[1] or 0
         for part in system.components or (system,):
-            shipped = shipped_runs().index_bytes(part.name, cell.dataset, 0)
-            sizes[f"{part.name} {cell.dataset}"] = shipped or 0
-    return sum(sizes.values())
+            shipped = shipped_runs().index_bytes(part.name, cell.dataset, documents)
+            size = shipped or indexes.bytes_of_corpus(plan.to_make.get(cell.dataset, 0))
+            sizes[f"{part.build_inputs} {cell.dataset}"] = size
+    return _Room(image_bytes, sum(sizes.values()), sum(plan.to_make.values()))
 
 
-def _room_for(image_bytes: int, index_bytes: int, options: RunOptions) -> Iterator[Shortage]:
-    """Yield the room that images and indexes may take, where the cache's disk has less."""
-    place = next(each for each in (options.cache, *options.cache.parents) if each.exists())
-    free = shutil.disk_usage(place).free
-    if image_bytes + index_bytes > free:
-        parts = f"{_room(image_bytes)} for images, {_room(index_bytes)} for indexes"
-        needed = f"this run may need {_room(image_bytes + index_bytes)} ({parts})"
+def _lack_of_room(needed: _Room, options: RunOptions) -> Iterator[Shortage]:
+    """Yield the room that a run may take, where the cache's disk has less."""
+    if needed.bytes > (free := _free(options.cache)):
         remedy = "make room, or name a folder on a larger disk with --cache"
-        yield Shortage(f"disk: {needed}, and {options.cache} has {_room(free)} free; {remedy}")
+        yield Shortage(f"disk: this run may need {needed}, and {options.cache} has {_size(free)} free; {remedy}")
+
+
+def _free(cache: Path) -> int:
+    return shutil.disk_usage(next(each for each in (cache, *cache.parents) if each.exists())).free
+
+
+def _lack_of_memory(cells: Iterable[CellPlan]) -> Iterator[Shortage]:
+    """Yield the first cell whose foreseen peak of memory is above its limit, and the number of the others."""
+    lacking = [
+        (cell, cell.peak_bytes, cell.limit_bytes)
+        for cell in cells
+        if cell.peak_bytes and cell.limit_bytes and cell.peak_bytes > cell.limit_bytes
+    ]
+    if lacking:
+        cell, peak_bytes, limit_bytes = max(lacking, key=lambda each: each[1] / each[2])
+        others = f" (and {counted(len(lacking) - 1, 'other cell')})" if len(lacking) > 1 else ""
+        yield Shortage(
+            f"memory: {system_words(cell.cell.system)} may need {_size(round(peak_bytes))} at {cell.cell.dataset}, and"
+            f" {cell.cell.profile} has {_size(limit_bytes)}{others}; take a larger profile, or fewer documents"
+        )
 
 
 def _time(
@@ -274,5 +331,5 @@ def _unmeasured(cells: Collection[Cell]) -> str:
     return f"{counted(len(chosen), 'cell')} of {names} {'is' if len(chosen) == 1 else 'are'} not measured"
 
 
-def _room(size: int) -> str:
+def _size(size: int) -> str:
     return f"{size / _GIB:.1f} GiB" if size >= _GIB else f"{-(-size // 2**20)} MiB"

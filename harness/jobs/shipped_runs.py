@@ -6,9 +6,11 @@ import functools
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 from harness import config
 from harness.driver.records import Outcome
+from harness.jobs import growth
 from harness.results.reader import stored_jobs
 from harness.results.schema import Cell, Environment, IndexFacts, Result, base_system
 
@@ -25,17 +27,6 @@ class ShippedIndex:
     build_s: float
     index_bytes: int
     joins: bool = False
-
-    def times(self, dataset: str, documents: int) -> float | None:
-        """Return how many times as large another corpus is; ``None``: its size is unknown.
-
-        Args:
-            dataset: the name of the other corpus.
-            documents: their number; 0: unknown.
-        """
-        if self.joins or (dataset == self.dataset and not documents):
-            return 1.0
-        return documents / self.documents if documents else None
 
 
 class ShippedRuns:
@@ -76,26 +67,31 @@ class ShippedRuns:
         return same or [job for job in known if job.outcome is Outcome.OK]
 
     def build_s(self, system: str, dataset: str, documents: int) -> float | None:
-        """Return the seconds of an index build by a shipped build; ``None``: there is none.
+        """Return the seconds of an index build by a shipped one, else by the shipped sweep; ``None``: neither has it.
 
         Args:
             system: whose index it is.
             dataset: its name.
             documents: of its corpus; 0: unknown.
         """
-        index, times = self._index(system, dataset, documents)
-        return index.build_s * times if index else None
+        return self._scaled(system, dataset, documents, "build_s")
 
     def index_bytes(self, system: str, dataset: str, documents: int) -> int | None:
-        """Return the size of an index by a shipped index, as :meth:`build_s` does."""
-        index, times = self._index(system, dataset, documents)
-        return round(index.index_bytes * times) if index else None
+        """Return the size of an index, as :meth:`build_s` does."""
+        size = self._scaled(system, dataset, documents, "index_bytes")
+        return None if size is None else round(size)
 
-    def _index(self, system: str, dataset: str, documents: int) -> tuple[ShippedIndex | None, float]:
-        """Return a shipped index, and how many times as large the other one is; none where that is unknown."""
+    def _scaled(
+        self, system: str, dataset: str, documents: int, figure: Literal["build_s", "index_bytes"]
+    ) -> float | None:
+        """Return a figure of a shipped index, scaled to another corpus; else that of the shipped sweep."""
         index = self._indexes.get(base_system(system))
-        times = index.times(dataset, documents) if index else None
-        return (None, 0.0) if times is None else (index, times)
+        if index is None:
+            return growth.shipped(system, figure, documents) if documents else None
+        own: float = getattr(index, figure)
+        if index.joins or (dataset == index.dataset and not documents):
+            return own
+        return own * growth.times(system, figure, documents, index.documents) if documents else None
 
     def image_bytes(self, system: str) -> int | None:
         """Return the size of a system's image; ``None``: the shipped results do not have it."""

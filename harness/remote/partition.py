@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from harness import filesystem
 from harness.jobs import estimates
-from harness.jobs.estimates import DurationEstimate, DurationModel
+from harness.jobs.estimates import DurationEstimate, RunModel
 from harness.jobs.indexes import Index
 from harness.jobs.inputs import IndexBuild, Inputs
 from harness.jobs.plan import Planned, component_keys
@@ -227,7 +227,7 @@ def grouping(
     ``local`` are indexes in the cache, ``remote`` those in the work place, by key.
     """
     protocol, build_profile = inputs.suite.protocol, inputs.suite.build_profile
-    times = DurationModel(stored, job_timeout_s=protocol.job_timeout_s, build_timeout_s=protocol.build_timeout_s)
+    times = RunModel(stored, job_timeout_s=protocol.job_timeout_s, build_timeout_s=protocol.build_timeout_s)
     builds = index_builds(inputs, launcher, todo)
     corpora = {name: dataset.corpus for name, dataset in inputs.datasets.items()}
     return Grouping(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -156,10 +157,9 @@ def _answer(report: SizeReport, escape: Escape) -> Iterator[Section]:
             _column(of, BUILD),
         ]
         group = of.group
-        largest = max(system.largest for system in group.systems)
         lead = (
             f"{group.dataset} {group.scenario} {group.profile}, predicted at {report.documents:,} documents (95 %);"
-            f" measured up to {largest:,}"
+            f" measured up to {_measured_up_to(group.systems)}"
         )
         notes = [*map(escape, _notes(report, of, (LATENCY, MEMORY, INDEX, BUILD))), "laws and exams: --wide"]
         yield Section(
@@ -167,6 +167,17 @@ def _answer(report: SizeReport, escape: Escape) -> Iterator[Section]:
             grids=(grid_of(sorted(of.systems, key=_by_cost), columns),),
             notes=tuple(at_most(notes, MOST_LINES)),
         )
+
+
+def _measured_up_to(systems: Sequence[SizedSystem]) -> str:
+    """Return the largest measured size, and the systems whose own is smaller."""
+    largest = max(system.largest for system in systems)
+    smaller: dict[int, list[str]] = defaultdict(list)
+    for system in systems:
+        if system.largest < largest:
+            smaller[system.largest].append(system.system)
+    others = [f"{', '.join(names)}: {size:,}" for size, names in sorted(smaller.items(), reverse=True)]
+    return f"{largest:,}" + (f" ({'; '.join(others)})" if others else "")
 
 
 def _by_cost(each: SystemAtSize) -> tuple[bool, float]:

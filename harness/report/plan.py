@@ -29,7 +29,8 @@ class CellPlan:
     ``build_s`` is the index build, with the first cell that needs it.  ``measured``: none of the time is assumed;
     ``published``: some of it follows from latencies that a paper prints; ``shipped``: some of it was measured on the
     machine of the results that ship with harness, and none is assumed.  ``envelope`` holds the limits of a job,
-    ``memory_bytes`` is the memory that its profile asks for.  ``refused``: why no machine takes it.
+    ``memory_bytes`` is the memory that its profile asks for, ``peak_bytes`` the foreseen peak of anonymous memory.
+    ``refused``: why no machine takes it.
     """
 
     cell: Cell
@@ -45,6 +46,7 @@ class CellPlan:
     shipped: bool = False
     envelope: Envelope | None = None
     memory_bytes: int | None = None
+    peak_bytes: float | None = None
     machine: ChosenMachine | None = None
     refused: str | None = None
 
@@ -272,6 +274,7 @@ _COLUMNS: tuple[tuple[str, Callable[[CellPlan], Value]], ...] = (
     ("time_is_shipped", lambda plan: plan.shipped),
     ("memory_bytes", lambda plan: plan.memory_bytes),
     ("memory_limit_bytes", lambda plan: plan.limit_bytes),
+    ("memory_foreseen_bytes", lambda plan: None if plan.peak_bytes is None else round(plan.peak_bytes)),
     ("instance_type", lambda plan: None if plan.machine is None else plan.machine.name),
     ("usd_per_hour", lambda plan: None if plan.machine is None else plan.machine.usd_per_hour),
     ("substitutes", lambda plan: None if plan.machine is None else plan.machine.substitutes),

@@ -6,8 +6,6 @@ Mallia, Siedlaczek, Mackenzie, Suel, *PISA: Performant Indexes and Search for Ac
 from __future__ import annotations
 
 import time
-from array import array
-from collections import Counter
 from collections.abc import Callable, Sequence
 from ctypes import CDLL
 from functools import partial
@@ -20,6 +18,7 @@ import parameter_names
 import ranking
 from analysis import Analyser, check_bm25
 from index_files import built_with
+from postings import Postings
 
 from harness.driver.adapter import Adapter, Corpus
 from harness.driver.records import Envelope, Hit, Scalar
@@ -56,22 +55,13 @@ class Pisa(Adapter):
     def build(self, corpus: Corpus, index_dir: Path, progress: Callable[[int], None]) -> None:
         """Tokenise the corpus, write its postings as PISA reads them, and compress them."""
         progress(0)
-        vocabulary: dict[str, int] = {}
-        terms, counts, distinct, lengths = array("i"), array("I"), array("I"), array("I")
-        with (index_dir / "fwd.documents").open("w", encoding="utf-8") as ids:
-            for number, document in enumerate(corpus, 1):
-                tokens = self._tokens(f"{document.title} {document.text}" if document.title else document.text)
-                found = Counter(tokens)
-                terms.extend(vocabulary.setdefault(each, len(vocabulary)) for each in found)
-                counts.extend(found.values())
-                distinct.append(len(found))
-                lengths.append(len(tokens))
-                ids.write(f"{document.doc_id}\n")
-                if number % 1000 == 0:
-                    progress(number)
-        if not vocabulary:  # PISA has no index without postings
-            vocabulary[" "], terms, counts, distinct[0] = 0, array("i", [0]), array("I", [1]), 1
-        _write_postings(index_dir, vocabulary, *map(numpy.asarray, (terms, counts, distinct, lengths)))
+        postings = Postings(index_dir)
+        for number, document in enumerate(corpus, 1):
+            text = f"{document.title} {document.text}" if document.title else document.text
+            postings.add(document.doc_id, self._tokens(text))
+            if number % 1000 == 0:
+                progress(number)
+        postings.finish()
         for names, mapped in (("fwd.documents", "fwd.doclex"), ("fwd.terms", "fwd.termlex")):
             _pisathon.build_binlex(str(index_dir / names), str(index_dir / mapped))
         self._open(index_dir)
@@ -149,34 +139,6 @@ class Pisa(Adapter):
 
     def _facts(self) -> dict[str, Scalar]:
         return {"engine": "pisa", **self.libraries(), **{name: self.params[name] for name in ("k1", "b", "quantise")}}
-
-
-def _write_postings(
-    folder: Path, vocabulary: dict[str, int], terms: Any, counts: Any, distinct: Any, lengths: Any
-) -> None:
-    """Write postings in PISA's uncompressed format: numbers of 32 bits, each list behind its length.
-
-    Args:
-        vocabulary: numbers of terms.
-        terms: their numbers, document by document, each once.
-        counts: how often each comes there.
-        distinct: how many different ones each document has.
-        lengths: of documents, in tokens.
-    """
-    names = sorted(vocabulary)  # PISA searches them by halves
-    (folder / "fwd.terms").write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
-    rank = numpy.empty(len(names), dtype=numpy.int32)
-    rank[[vocabulary[name] for name in names]] = numpy.arange(len(names), dtype=numpy.int32)
-    terms = rank[terms]
-    order = numpy.argsort(terms, kind="stable")
-    sizes = numpy.bincount(terms, minlength=len(names))
-    begins = numpy.cumsum(sizes) - sizes
-    rows = numpy.repeat(numpy.arange(len(lengths), dtype=numpy.uint32), distinct)
-    with (folder / "inv.docs").open("wb") as documents, (folder / "inv.freqs").open("wb") as frequencies:
-        numpy.array([1, len(lengths)], dtype=numpy.uint32).tofile(documents)
-        for values, file in ((rows, documents), (counts, frequencies)):
-            numpy.insert(values[order], begins, sizes).tofile(file)
-    numpy.insert(lengths, 0, len(lengths)).tofile(folder / "inv.sizes")
 
 
 ENGINE = Pisa

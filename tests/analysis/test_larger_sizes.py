@@ -181,6 +181,14 @@ def test_the_answer_names_machines_flips_and_what_is_not_predicted(priced: Calla
     assert [flip["cheaper_after"] for flip in content["flips"]] == ["even"]
 
 
+def test_the_answer_names_systems_that_were_measured_at_fewer_documents(priced: Callable[[Row], Row]) -> None:
+    rows = [*rows_of("grows", linear, flat), *rows_of("short", steady, growing)[:3]]
+    document = sizes_document(predicted(sample_records.table(rows), {}, 10_000_000, priced))
+    assert document.answer is not None
+    text = "\n".join(map(writers.markdown_section, document.answer(writers.markdown_escape)))
+    assert "measured up to 300,000 (short: 100,000)\n" in text
+
+
 def test_a_bill_at_more_documents_has_the_predicted_row_of_each_system(priced: Callable[[Row], Row]) -> None:
     failing = rows_of("fails", lambda n: linear(n) * (5 if n > 200_000 else 1), flat)
     rows = [priced(row) for row in (*rows_of("grows", linear, growing), *failing)]

@@ -9,7 +9,7 @@ import pytest
 
 from harness.config import data_root
 from harness.errors import EngineError
-from harness.jobs import estimates
+from harness.jobs import estimates, growth
 from harness.launch.base import LaunchEnd, LaunchRequest
 from harness.launch.fake import FakeLauncher
 from harness.launch.images.systems import System
@@ -220,6 +220,29 @@ def test_missing_folder_of_a_dataset_is_an_error_that_names_the_nearest(harness:
     )
     assert "data is not here" not in planned.stdout
     assert harness("run", "test-suite.toml", "--launcher", "fake").stderr == planned.stderr
+
+
+def test_plan_makes_no_corpus_of_another_size_and_foresees_disk_and_memory(
+    harness: Call, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.suite(datasets=["./tiny", "./tiny@6", "./tiny@8"])
+    peaks = {10: 2**29, 8: 2**27, 6: 2**20}  # the limit is 256 MiB
+    monkeypatch.setattr(
+        growth, "shipped", lambda _, figure, documents: peaks[documents] if figure == "memory_bytes" else None
+    )
+    planned = harness(*FAKE, "--wide")
+    assert planned.exit_code == 0, planned.output
+    assert planned.stdout.count("to do: its corpus is made first") == 2 and "data is not here" not in planned.stdout
+    assert len(list((bench.cache / "corpora").iterdir())) == 1, "the whole corpus alone"
+    assert "- memory: planted may need 512 MiB at tiny, and cpu1-mem256m has 256 MiB; take a larger" in planned.stdout
+    cells = json.loads(harness(*FAKE, "--format", "json").stdout)["cells"]
+    assert [cell["memory_foreseen_bytes"] for cell in cells] == [2**29, 2**20, 2**27]
+    assert all(cell["build_s"] is not None for cell in cells), "the name says how many documents there are"
+    ran = harness("run", "test-suite.toml", "--launcher", "fake")
+    assert ran.exit_code == 0 and "  memory: planted may need 512 MiB at tiny" in ran.stderr, ran.output
+    assert len(list((bench.cache / "corpora").iterdir())) == 3
+    again = harness(*FAKE).stdout
+    assert "- 3 of 3 jobs done" in again and "memory:" not in again and "disk:" not in again
 
 
 def test_help_states_the_rule_of_assumed_times(harness: Call) -> None:

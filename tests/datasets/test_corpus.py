@@ -27,9 +27,10 @@ def made(count: int, **changes: str) -> DocumentStream:
     return DocumentStream("made", f"{count} {changes}", (), read, lambda: count)
 
 
-@pytest.fixture
-def alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every third id has the same hash."""
+@pytest.fixture(params=[4, 7, 1000])
+def alike(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every third id has the same hash, and so many documents are sorted at once."""
+    monkeypatch.setattr(corpus, "_RUN", request.param)
     right = corpus.id_hash
     monkeypatch.setattr(corpus, "id_hash", lambda doc_id: right(doc_id) if int(doc_id[1:]) % 3 else 7)
 
@@ -47,6 +48,19 @@ def test_duplicate_id_is_detected_among_ids_of_one_hash(tmp_path: Path) -> None:
         corpus.prepare_corpus(made(30, d21="d6", d27="d3"), tmp_path)
     assert str(caught.value) == "made: 21: id 'd6' comes twice; rename or remove one"
     assert list((tmp_path / "corpora").iterdir()) == []
+
+
+@pytest.mark.parametrize("run", [1, 9, 99])
+def test_line_index_is_the_same_however_many_documents_are_sorted_at_once(
+    run: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(corpus, "_RUN", run)
+    prepared = corpus.prepare_corpus(made(100), tmp_path)
+    assert prepared.id_hashes.tolist() == sorted(corpus.id_hash(f"d{number}") for number in range(100))
+    assert dict(prepared.texts(["d0", "d57", "d99"])) == {f"d{n}": f"the text of {n}" for n in (0, 57, 99)}
+    assert {path.name for path in prepared.folder.iterdir()} == {
+        "corpus.jsonl", "facts.json", "hashes.npy", "ids.txt", "starts.npy",
+    }  # fmt: skip
 
 
 def test_corpus_counts_empty_documents(tmp_path: Path) -> None:

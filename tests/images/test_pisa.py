@@ -118,3 +118,22 @@ some = made("some", [Document("a", "", ""), Document("b", "", "the ice"), Docume
 say([hit.doc_id for hit in some.search("ice", 3)])
 """
     assert probe("pisa", lines) == [[], ["b"]]
+
+
+def test_index_is_the_same_however_many_postings_are_sorted_at_once(probe: Probe) -> None:
+    lines = f"""{BUILT}
+import random
+import postings
+draw = random.Random(1)
+words = [f"w{{number}}x" for number in range(60)]
+texts = [" ".join(draw.choices(words, k=draw.randint(0, 30), weights=range(1, 61))) for _ in range(200)]
+documents = [Document(f"d{{number}}", "", text) for number, text in enumerate(texts)]
+for number, run in enumerate((postings.RUN_POSTINGS, 1, 40, 700)):
+    postings.RUN_POSTINGS = run
+    made(f"by-{{number}}", documents)
+    files = {{path.name: path.read_bytes().hex() for path in sorted((index.parent / f"by-{{number}}").iterdir())}}
+    say(hashlib.sha256(json.dumps(files).encode()).hexdigest())
+    say(sorted(files))
+"""
+    first, files, *others = probe("pisa", f"import hashlib, json\n{lines}")
+    assert len(files) == 5 and others == [first, files] * 3

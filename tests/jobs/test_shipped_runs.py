@@ -8,7 +8,7 @@ import pytest
 
 from harness import config
 from harness.driver.records import Outcome
-from harness.jobs.estimates import DurationModel
+from harness.jobs.estimates import RunModel
 from harness.jobs.shipped_runs import ShippedRuns, shipped_runs
 from harness.results.reader import stored_jobs
 from harness.results.schema import Cell, Result
@@ -22,8 +22,8 @@ def results() -> list[Result]:
 
 
 @pytest.fixture
-def times(results: list[Result]) -> DurationModel:
-    return DurationModel([], job_timeout_s=7200, build_timeout_s=7200, shipped=ShippedRuns(results))
+def times(results: list[Result]) -> RunModel:
+    return RunModel([], job_timeout_s=7200, build_timeout_s=7200, shipped=ShippedRuns(results))
 
 
 def test_jobs_are_those_of_the_cell_else_of_the_system_if_they_ended_well(results: list[Result]) -> None:
@@ -35,7 +35,7 @@ def test_jobs_are_those_of_the_cell_else_of_the_system_if_they_ended_well(result
 
 
 def test_build_grows_with_the_corpus_and_a_joined_index_has_its_own_time_alone(
-    results: list[Result], times: DurationModel
+    results: list[Result], times: RunModel
 ) -> None:
     (facts,) = {job.index.build_s: job.index for job in results if job.spec.cell == DEMO and job.index}.values()
     same = times.build("minilm", "scifact-1200", 1200)
@@ -52,7 +52,7 @@ def test_build_grows_with_the_corpus_and_a_joined_index_has_its_own_time_alone(
 
 def test_stored_results_come_before_shipped_ones(results: list[Result]) -> None:
     (own, *_) = [job for job in results if job.spec.cell == DEMO]
-    model = DurationModel(
+    model = RunModel(
         [replace(own, wall_s=100.0)], job_timeout_s=7200, build_timeout_s=7200, shipped=ShippedRuns(results)
     )
     known = model.job(own.spec)

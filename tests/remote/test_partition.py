@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from harness.aws.ec2.backend import Ec2Backend
 from harness.driver.records import Outcome
-from harness.jobs.estimates import DurationEstimate, DurationModel
+from harness.jobs.estimates import DurationEstimate, RunModel
 from harness.jobs.inputs import IndexBuild
 from harness.pricing import instances
 from harness.pricing.offers import ChosenMachine
@@ -121,10 +121,10 @@ def test_disk_has_room_for_images_and_data() -> None:
 
 def test_estimate_is_measured_with_stored_results() -> None:
     spec = sample_records.SPEC
-    times = DurationModel([], job_timeout_s=7200, build_timeout_s=600)
+    times = RunModel([], job_timeout_s=7200, build_timeout_s=600)
     assert not times.job(spec).measured
     stored = [sample_records.result(minute=n, repetition=n) for n in range(3)]
-    times = DurationModel(
+    times = RunModel(
         [replace(result, wall_s=seconds) for result, seconds in zip(stored, (10, 20, 900), strict=True)],
         job_timeout_s=7200,
         build_timeout_s=600,
@@ -138,11 +138,11 @@ def test_estimate_is_measured_with_stored_results() -> None:
 
 def test_interrupted_job_gives_no_estimate() -> None:
     result = replace(sample_records.result(Outcome.INTERRUPTED), wall_s=0.0)
-    assert not DurationModel([result], job_timeout_s=1, build_timeout_s=1).job(sample_records.SPEC).measured
+    assert not RunModel([result], job_timeout_s=1, build_timeout_s=1).job(sample_records.SPEC).measured
 
 
 def test_time_outs_bound_estimates() -> None:
-    times = DurationModel([], job_timeout_s=50, build_timeout_s=70)
+    times = RunModel([], job_timeout_s=50, build_timeout_s=70)
     assert times.job(sample_records.SPEC).seconds == 50 and times.build("a", "d", 10**9).seconds == 70
 
 

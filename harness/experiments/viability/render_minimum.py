@@ -41,6 +41,7 @@ from harness.report.document import (
     with_ends,
 )
 from harness.results.isolation import named
+from harness.results.schema import sized_name
 from harness.stats import median
 
 # The number of failures and of doubts on the first screen; other formats have all.
@@ -135,7 +136,7 @@ def minima_document(
 
     return ReportDocument(
         sections=whole,
-        lines=lambda: _csv(lines),
+        lines=lambda: _csv(lines, predicted),
         content=lambda: {
             "suite": suite,
             "prices": str(snapshot),
@@ -362,13 +363,31 @@ def _at(record: Any, path: str) -> Value:
     return value
 
 
-def _csv(lines: Iterable[_Line]) -> Iterator[Sequence[Value]]:
-    """Yield a line for each job, and one for a CPU count without jobs."""
-    yield [*_FIELDS, *(name for name, _ in JOB_COLUMNS)]
+# Of a limit that is predicted at a number of documents; these columns come last.
+_PREDICTED_FIELDS: dict[str, Callable[[LimitAtSize], Value]] = {
+    "predicted_from": lambda each: " ".join(str(size.documents) for size in each.law.sizes),
+    "predicted_low_bytes": lambda each: each.limit_bytes.low,
+    "predicted_high_bytes": lambda each: each.limit_bytes.high,
+}
+
+
+def _csv(lines: Iterable[_Line], predicted: Iterable[LimitAtSize]) -> Iterator[Sequence[Value]]:
+    """Yield a line for each job, one for a CPU count without jobs, and one for each predicted limit."""
+    yield [*_FIELDS, *(name for name, _ in JOB_COLUMNS), *_PREDICTED_FIELDS]
     for line in lines:
         values = [_at(line, path) for path in _FIELDS.values()]
         for job in (line.verdict.evidence if line.verdict else ()) or (None,):
-            yield [*values, *(get(job) if job else None for _, get in JOB_COLUMNS)]
+            of_job = (get(job) if job else None for _, get in JOB_COLUMNS)
+            yield [*values, *of_job, *(None for _ in _PREDICTED_FIELDS)]
+    for each in predicted:
+        own: dict[str, Value] = {
+            **{"system": each.system, "dataset": sized_name(each.dataset, each.documents), "cpus": each.cpus},
+            **{"gpus": each.gpus, "failure": each.limit_bytes.reason, "verdict_limit_bytes": each.limit_bytes.value},
+            "instance_type": each.offer.instance.instance_type if each.offer else None,
+            "usd_per_hour": each.offer.usd_per_hour if each.offer else None,
+        }
+        of_law = (get(each) for get in _PREDICTED_FIELDS.values())
+        yield [*(own.get(name) for name in _FIELDS), *(None for _ in JOB_COLUMNS), *of_law]
 
 
 def _json(own: Sequence[_Line]) -> dict[str, Any]:

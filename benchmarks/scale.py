@@ -1,0 +1,130 @@
+"""Measure harness itself at scale: ``python -m benchmarks.scale [DOCUMENTS] [QUERIES] [FOLDER]``; over an hour.
+
+10 million generated documents of MS MARCO's length and 100,000 queries of two rare words, each with one judgement, are
+generated, prepared, indexed by tantivy, PISA and Lucene, asked, judged, stored and reported.  All of it is done with a
+tenth of the documents before, so that a phase that is not linear, or whose memory grows with the corpus, is seen.
+FOLDER takes some 2.5 GB for a million documents.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from harness.results.reader import read_jobs
+
+DOCUMENTS, QUERIES = 10_000_000, 100_000
+_SUITE = """systems = ["tantivy", "pisa", "bm25"]
+datasets = ["./large"]
+profiles = ["wide"]
+build_profile = "wide"
+overhead = false
+[hardware.wide]
+cpus = 1
+memory = "8GiB"
+[protocol]
+trials = 1
+sample_size = 100_000
+repeats = 0
+"""
+_PREPARE = "import sys; from pathlib import Path; from harness import datasets; datasets.load(*map(Path, sys.argv[1:]))"
+
+
+@dataclass(frozen=True)
+class _Phase:
+    """One phase: its seconds, and the most memory of one process (MiB); of a container, its anonymous memory."""
+
+    seconds: float
+    mib: float
+
+
+def main() -> None:
+    """Measure both sizes and print the table."""
+    given = [int(text) for text in sys.argv[1:3]]
+    documents, queries = [*given, *(DOCUMENTS, QUERIES)[len(given) :]]
+    found = {}
+    for size in (documents // 10, documents):
+        with tempfile.TemporaryDirectory(dir=sys.argv[3] if len(sys.argv) > 3 else None) as name:
+            found[size] = _measured(Path(name), size, queries)
+    _show(found)
+
+
+def _measured(folder: Path, documents: int, queries: int) -> dict[str, _Phase]:
+    harness = [sys.executable, "-m", "harness"]
+    made, cache = folder / "large", folder / "cache"
+    phases = {}
+
+    def run(name: str, command: Sequence[str]) -> None:
+        started = time.perf_counter()
+        process = subprocess.Popen(command, cwd=folder, env={**os.environ, "HARNESS_CACHE": str(cache)})
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            raise SystemExit(f"{' '.join(command)}: exit code {process.returncode}")
+        phases[name] = _Phase(time.perf_counter() - started, usage.ru_maxrss / 1024)
+        print(f"{documents:,} documents: {name}: {phases[name]}", flush=True)
+
+    kind = ("--documents", str(documents), "--max-tokens", "94", "--passage-tokens", "5-47")
+    run("generate", [*harness, "generate", "larger", "--from", "scifact-1200", *kind, "--out", str(made)])
+    _add_queries(made, documents, queries)
+    (folder / "scale.toml").write_text(_SUITE)
+    time.sleep(3)  # a file that was written just now is hashed at each use
+    run("prepare the corpus", [sys.executable, "-c", _PREPARE, str(made), str(cache)])
+    run("plan", [*harness, "plan", "scale.toml"])
+    run("all of the run", [*harness, "run", "scale.toml"])
+    for job in read_jobs(folder / "results" / "scale"):
+        result, name = job.result, job.result.spec.cell.system
+        assert result.index is not None
+        built = result.index.observed.memory.peak_anon_bytes or 0
+        phases[f"index of {name}"] = _Phase(result.index.own_build_s, built / 2**20)
+        phases[f"job of {name}"] = _Phase(result.wall_s, (result.observed.memory.peak_anon_bytes or 0) / 2**20)
+    run("run again, nothing to do", [*harness, "run", "scale.toml"])
+    run("first report by another measure", [*harness, "report", "results/scale", "--measures", "nDCG@10"])
+    run("report again", [*harness, "report", "results/scale", "--measures", "nDCG@10"])
+    return phases
+
+
+def _add_queries(made: Path, documents: int, count: int) -> None:
+    """Add queries of a document's two longest words, which are rare, and judge that document."""
+    corpus = subprocess.Popen(["gzip", "-dc", str(made / "corpus.jsonl.gz")], stdout=subprocess.PIPE, text=True)
+    assert corpus.stdout is not None
+    with (made / "queries.jsonl").open("a") as queries, (made / "qrels.trec").open("a") as qrels:
+        for number, line in enumerate(corpus.stdout):
+            if number % (documents // count or 1) == 0:
+                document = json.loads(line)
+                words = sorted(set(document["text"].split()), key=len)[-2:]
+                queries.write(json.dumps({"_id": f"made{number}", "text": " ".join(words)}) + "\n")
+                qrels.write(f"made{number} 0 {document['_id']} 1\n")
+    corpus.wait()
+
+
+def _show(found: dict[int, dict[str, _Phase]]) -> None:
+    few, many = found
+    table = Table(title=f"harness at {many:,} documents, and at {few:,}")
+    for head in ("phase", "s", "s per million", "of fewer documents", "memory, MiB", "of fewer documents"):
+        table.add_column(head, overflow="fold")
+    for name, phase in found[many].items():
+        before = found[few][name]
+        table.add_row(
+            name,
+            f"{phase.seconds:.1f}",
+            f"{phase.seconds / many * 1e6:.3g}",
+            f"{before.seconds / few * 1e6:.3g}",
+            f"{phase.mib:.0f}",
+            f"{before.mib:.0f}",
+        )
+    Console(width=150 if not sys.stdout.isatty() else None).print(table)
+
+
+if __name__ == "__main__":
+    main()

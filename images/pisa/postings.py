@@ -1,0 +1,118 @@
+"""Postings in PISA's uncompressed format, inverted in runs on disk: memory holds the vocabulary and one run."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy
+
+# What is sorted in memory at once; some 32 bytes each.
+RUN_POSTINGS = 4 << 20
+
+
+class Postings:
+    """Files ``fwd.documents``, ``fwd.terms``, ``inv.docs``, ``inv.freqs`` and ``inv.sizes`` of a folder.
+
+    Numbers have 32 bits, and each list comes behind its length.  Terms are in ascending order, which PISA searches by
+    halves, and so are the documents of a term.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._vocabulary: dict[str, int] = {}  # in the order of coming
+        self._terms, self._counts, self._distinct = array("i"), array("I"), array("I")
+        self._lengths = array("I")
+        self._runs: list[_Run] = []
+        self._ids = (folder / "fwd.documents").open("w", encoding="utf-8")
+
+    def add(self, doc_id: str, tokens: Sequence[str]) -> None:
+        """Add the next document."""
+        found = Counter(tokens)
+        number = self._vocabulary.setdefault
+        self._terms.extend(number(each, len(self._vocabulary)) for each in found)
+        self._counts.extend(found.values())
+        self._distinct.append(len(found))
+        self._lengths.append(len(tokens))
+        self._ids.write(f"{doc_id}\n")
+        if len(self._terms) >= RUN_POSTINGS:
+            self._end_run()
+
+    def _end_run(self) -> None:
+        first = len(self._lengths) - len(self._distinct)
+        rows = numpy.arange(first, len(self._lengths), dtype=numpy.uint32)
+        terms, distinct, counts = map(numpy.asarray, (self._terms, self._distinct, self._counts))
+        path = self._folder / f"run{len(self._runs)}"
+        self._runs.append(_Run(path, terms, numpy.repeat(rows, distinct), counts))
+        self._terms, self._counts, self._distinct = array("i"), array("I"), array("I")
+
+    def finish(self) -> None:
+        """Merge the runs, and write what remains."""
+        if not self._vocabulary:  # PISA has no index without postings
+            self._vocabulary[" "] = 0
+            self._terms, self._counts, self._distinct[0] = array("i", [0]), array("I", [1]), 1
+        if self._terms:
+            self._end_run()
+        self._ids.close()
+        names = sorted(self._vocabulary)
+        (self._folder / "fwd.terms").write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
+        order = numpy.array([self._vocabulary[name] for name in names])
+        with (self._folder / "inv.docs").open("wb") as documents, (self._folder / "inv.freqs").open("wb") as counts:
+            numpy.array([1, len(self._lengths)], dtype=numpy.uint32).tofile(documents)
+            for terms in self._groups(order):
+                self._write(terms, documents, counts)
+        numpy.insert(numpy.asarray(self._lengths), 0, len(self._lengths)).tofile(self._folder / "inv.sizes")
+        for run in self._runs:
+            run.path.unlink()
+
+    def _groups(self, order: Any) -> list[Any]:
+        """Cut the terms into groups of at most a run's postings; a term across a cut is a group of its own."""
+        ends = numpy.cumsum(sum(run.sizes(order) for run in self._runs))
+        across = numpy.flatnonzero(numpy.diff(ends // RUN_POSTINGS, prepend=0))
+        return [group for group in numpy.split(order, numpy.union1d(across, across + 1)) if len(group)]
+
+    def _write(self, terms: Any, *files: Any) -> None:
+        """Append the lists of these terms, in this order, to the files of documents and counts."""
+        sizes = sum(run.sizes(terms) for run in self._runs)
+        if len(terms) == 1:  # which may have more postings than a run
+            for number, file in enumerate(files):
+                sizes.astype(numpy.uint32).tofile(file)
+                for run in self._runs:
+                    run.lists(terms)[number].tofile(file)
+            return
+        begins = numpy.cumsum(sizes) - sizes
+        places = [numpy.repeat(numpy.arange(len(terms)), run.sizes(terms)) for run in self._runs]
+        by_term = numpy.argsort(numpy.concatenate(places), kind="stable")
+        lists = [run.lists(terms) for run in self._runs]
+        for number, file in enumerate(files):
+            values = numpy.concatenate([each[number] for each in lists])[by_term]
+            numpy.insert(values, begins, sizes).tofile(file)
+
+
+class _Run:
+    """Postings of some documents on disk, by term in the order of coming."""
+
+    def __init__(self, path: Path, terms: Any, rows: Any, counts: Any) -> None:
+        order = numpy.argsort(terms, kind="stable")
+        self.path = path
+        numpy.array([rows[order], counts[order]], dtype=numpy.uint32).tofile(path)
+        self._sizes = numpy.bincount(terms)
+        self._begins = numpy.cumsum(self._sizes) - self._sizes
+        self._lists = numpy.memmap(path, dtype=numpy.uint32, mode="r", shape=(2, len(terms)))
+
+    def sizes(self, terms: Any) -> Any:
+        """Return how many postings each of these terms has here."""
+        known = terms < len(self._sizes)
+        sizes = numpy.zeros(len(terms), dtype=numpy.int64)
+        sizes[known] = self._sizes[terms[known]]
+        return sizes
+
+    def lists(self, terms: Any) -> Any:
+        """Return documents and counts of these terms, one list after the other; shape (2, their sizes' sum)."""
+        terms = terms[terms < len(self._sizes)]
+        sizes = self._sizes[terms]
+        shifts = self._begins[terms] - (numpy.cumsum(sizes) - sizes)
+        return self._lists[:, numpy.repeat(shifts, sizes) + numpy.arange(sizes.sum())]
