@@ -143,6 +143,7 @@ class TrialTimes:
 class LaunchEnd:
     """End of a job, observed from outside; ``oom_kills`` and ``throttled_periods`` are the cgroup's counters.
 
+    ``host_kills``: processes anywhere on the host that the kernel killed for lack of memory meanwhile.
     Of a service all of this is the server's, and ``server`` holds the limits in force in its container, as read from
     inside; ``None``: it did not say.
 
@@ -165,13 +166,14 @@ class LaunchEnd:
     handed: tuple[TrialTimes, ...] = ()
     ready_s: float | None = None
     server: EffectiveEnvelope | None = None
+    host_kills: int = 0
 
     def lacked_memory(self, limit_bytes: int) -> bool:
         """Return whether the kernel killed it, or one of its processes, at its memory limit."""
-        # Old engines on cgroup v2 miss the flag, and the counter went with the cgroup before we could read it.
+        # An engine may miss the flag, and the counter goes with the cgroup before it is read; so may the last peak.
         at_limit = (self.memory.peak_cgroup_bytes or 0) >= _AT_LIMIT * limit_bytes
         killed = limit_bytes > 0 and self.exit_code == KILLED and not self.stopped
-        return bool(self.oom_killed or self.oom_kills or (killed and at_limit))
+        return bool(self.oom_killed or self.oom_kills or (killed and (at_limit or self.host_kills > 0)))
 
 
 class Launcher(ABC):

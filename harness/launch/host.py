@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -28,6 +29,12 @@ def cpus() -> int:
 def memory_bytes() -> int:
     """Return the physical memory of the host."""
     return psutil.virtual_memory().total
+
+
+def memory_kills() -> int:
+    """Return how many processes the kernel has killed for lack of memory, in a container's limits or on the host."""
+    found = re.search(r"^oom_kill (\d+)$", Path("/proc/vmstat").read_text(encoding="ascii"), re.MULTILINE)
+    return int(found[1]) if found else 0
 
 
 def cannot_provide(envelope: Envelope) -> str | None:
