@@ -1,10 +1,10 @@
 """Measure harness itself at scale: ``python -m benchmarks.scale [DOCUMENTS] [QUERIES] [FOLDER]``; over an hour.
 
 10 million generated documents of MS MARCO's length and 100,000 queries of two rare words, each with one judgement, are
-generated, prepared, indexed by tantivy, PISA and Lucene, asked, judged, stored and reported.  All of it is done with a
-tenth of the documents before, so that a phase that is not linear, or whose memory grows with the corpus, is seen.
-FOLDER takes some 2.5 GB for a million documents.
-"""
+generated, prepared, indexed by tantivy, PISA and Lucene, asked, judged, stored and reported.  A tenth of the documents
+generated, prepared, indexed by tantivy, PISA and Lucene, asked, judged, stored and reported.  A tenth of them is measured
+first.  This shows phases that are not linear, and memory that grows with the corpus.  FOLDER takes some 2 GB for a
+million documents.
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _PREPARE = "import sys; from pathlib import Path; from harness import datasets; 
 
 @dataclass(frozen=True)
 class _Phase:
-    """One phase: its seconds, and the most memory of one process (MiB); of a container, its anonymous memory."""
+    """A phase: its seconds and its peak memory (MiB), of the largest process or of a container's anonymous memory."""
 
     seconds: float
     mib: float
@@ -55,7 +55,7 @@ def main() -> None:
     found = {}
     for size in (documents // 10, documents):
         with tempfile.TemporaryDirectory(dir=sys.argv[3] if len(sys.argv) > 3 else None) as name:
-            found[size] = _measured(Path(name), size, queries)
+            found[size] = _measured(Path(name).resolve(), size, queries)
     _show(found)
 
 
@@ -98,6 +98,7 @@ def _add_queries(made: Path, documents: int, count: int) -> None:
     """Add queries of a document's two longest words, which are rare, and judge that document."""
     corpus = subprocess.Popen(["gzip", "-dc", str(made / "corpus.jsonl.gz")], stdout=subprocess.PIPE, text=True)
     assert corpus.stdout is not None
+    left = count
     with (made / "queries.jsonl").open("a") as queries, (made / "qrels.trec").open("a") as qrels:
         for number, line in enumerate(corpus.stdout):
             if number % (documents // count or 1) == 0:
@@ -105,6 +106,9 @@ def _add_queries(made: Path, documents: int, count: int) -> None:
                 words = sorted(set(document["text"].split()), key=len)[-2:]
                 queries.write(json.dumps({"_id": f"made{number}", "text": " ".join(words)}) + "\n")
                 qrels.write(f"made{number} 0 {document['_id']} 1\n")
+                if (left := left - 1) == 0:
+                    break
+    corpus.kill()
     corpus.wait()
 
 

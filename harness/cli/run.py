@@ -522,8 +522,9 @@ def _next_step(suite: Suite, launcher: str, folder: Path) -> Iterator[str]:
 def plan(
     suites: tuple[Path, ...], subject: _Subject, price: bool, destination: Destination, request: _RunRequest
 ) -> None:
-    """List the cells of each SUITE, done and to do, with the time, disk and memory that the rest takes.  Runs nothing,
-    fetches no data, needs no engine.
+    """List the cells of each SUITE, done and to do, with the time, disk and memory that the cells to do take.
+
+    Runs nothing, fetches no data, makes no corpus of another size, needs no engine.
 
     Times come from stored results of the same system and dataset (at this size or others), else from shipped results,
     else from a shipped paper's latencies.  Otherwise harness assumes 30 s per job and 0.1 s per query, and for an index
@@ -533,7 +534,7 @@ def plan(
     with subject.suites(suites, request.results) as named, open_for(request.choice, load(named[0])) as opened:
         planner = Planner(opened)
         planned = [request.plan(path, planner) for path in named]
-        foreseen = list(preflight.foreseen(planned, opened))
+        disk = preflight.disk_needed(planned, opened)
     plans = [each for each, _ in planned]
     missing: dict[str, FileError] = {}
     for each, options in planned:
@@ -557,8 +558,9 @@ def plan(
         from harness.aws import price_list
 
         cells = [*price_list.quote(plans, prices.snapshot())[0]]
+    foreseen = filter(None, (disk, preflight.lack_of_memory(cells)))
     notes = [*cell_plans.plan_notes(plans, cells, missing), *foreseen]
-    absent = sum(len(each.absent) for each in plans)
+    absent = sum(cell.dataset not in each.inputs.to_make for each in plans for cell in each.absent)
     destination.show_report(plan_document(cells, notes, run, absent=absent, priced=price))
     show_errors(missing.values())
     sys.exit(1 if missing else 0)

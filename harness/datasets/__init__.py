@@ -6,6 +6,8 @@ Formats are recognised by their files (:mod:`harness.datasets.formats`); the cor
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import Field
@@ -26,6 +28,7 @@ from harness.results.schema import split_size
 from harness.untrusted import ForeignText
 
 __all__ = [
+    "CorpusToMake",
     "Dataset",
     "DatasetLocation",
     "IrDataset",
@@ -102,20 +105,35 @@ def is_here(location: DatasetLocation) -> bool:
     return ir_datasets.is_fetched(whole) if isinstance(whole, IrDataset) else _split(whole)[0].exists()
 
 
-def bytes_to_make(declared: str, beside: Path, cache: Path) -> int:
-    """Return the rough size of the corpus that is made for a dataset at another size; 0: none, or it is in the cache.
+@dataclass(frozen=True)
+class CorpusToMake:
+    """A dataset at another size, whose corpus is still to be made; its rough size.  ``whole``: the dataset itself."""
+
+    whole: Dataset
+    documents: int
+
+    @property
+    def corpus_bytes(self) -> int:
+        """The rough size of the corpus."""
+        corpus = self.whole.corpus
+        return max(1, (corpus.folder / CORPUS).stat().st_size * self.documents // corpus.size)
+
+
+def to_make(declared: str, beside: Path, cache: Path, load_whole: Callable[[str], Dataset]) -> CorpusToMake | None:
+    """Return the corpus that is made for a dataset at another size; ``None``: it has no size, or it is in the cache.
+
+    Args:
+        load_whole: loads the dataset, by its name without a size.
 
     Raises:
         UnknownName, FileError, UsageError: as :func:`load_named`.
     """
     location = find(declared, beside)
     if not isinstance(location, SizedDataset):
-        return 0
-    whole = load_named(split_size(declared)[0], beside, cache)
-    if is_made(whole, location.documents, absolute_folder(cache)):
-        return 0
-    corpus = whole.corpus
-    return max(1, (corpus.folder / CORPUS).stat().st_size * location.documents // corpus.size)
+        return None
+    whole = load_whole(split_size(declared)[0])
+    made = is_made(whole, location.documents, absolute_folder(cache))
+    return None if made else CorpusToMake(whole, location.documents)
 
 
 def missing_folder(location: DatasetLocation) -> FileError | None:

@@ -1,6 +1,6 @@
 """Prepare a corpus in the cache, once for each content, and look up its documents.
 
-The corpus is streamed.  What is known of each id is sorted in runs on disk, so memory does not grow with the corpus.
+The corpus is streamed.  Hashes and offsets of ids are sorted in runs on disk, so memory does not grow with the corpus.
 Repeated hashes are looked up, so that no repeated id escapes.
 """
 
@@ -36,7 +36,7 @@ _HASHES = "hashes.npy"
 _OFFSETS = "starts.npy"
 _FORMAT = 2  # of the prepared corpus; a change prepares all of them again
 _PROGRESS_STEP = 2000
-# Documents whose hashes and offsets are sorted in memory at once; 48 MiB.
+# Documents whose hashes and offsets are sorted in memory at once: some 60 MiB.
 _RUN = 1 << 20
 # A file may change again within one tick of the clock that stamps it.
 _SETTLED_NS = 2_000_000_000
@@ -133,10 +133,10 @@ def _read_line(file: IO[bytes], offset: int) -> dict[str, Any]:
     return document
 
 
-def corpus_folder(documents: DocumentStream, cache: Path, fields: Collection[str] = ()) -> Path:
-    """Return the folder that :func:`prepare_corpus` makes."""
-    kind = [_FORMAT, documents.kind, *([sorted(fields)] if fields else [])]
-    return cache / "corpora" / content_key(kind, documents.files, cache)[:24]
+def corpus_folder(kind: str, files: Sequence[Path], cache: Path, fields: Collection[str] = ()) -> Path:
+    """Return the folder that :func:`prepare_corpus` makes of these files, read in this way."""
+    how = [_FORMAT, kind, *([sorted(fields)] if fields else [])]
+    return cache / "corpora" / content_key(how, files, cache)[:24]
 
 
 def prepare_corpus(
@@ -153,7 +153,7 @@ def prepare_corpus(
     Raises:
         FileError: a document is wrong, an id repeats, or the corpus is empty.
     """
-    folder = corpus_folder(documents, cache, fields)
+    folder = corpus_folder(documents.kind, documents.files, cache, fields)
     if not folder.is_dir():
         partial = filesystem.staging_path(folder)
         partial.mkdir(parents=True)
@@ -211,36 +211,50 @@ class _LineIndex:
             self._end_run()
 
     def _end_run(self) -> None:
-        pairs = np.array([np.frombuffer(each, np.uint64) for each in (self._hashes, self._offsets)])
-        self._runs.append(self._folder / f"run-{len(self._runs)}.npy")
-        np.save(self._runs[-1], pairs[:, np.argsort(pairs[0], kind="stable")])
+        hashes, offsets = (np.frombuffer(each, np.uint64) for each in (self._hashes, self._offsets))
+        order = np.argsort(hashes, kind="stable")
+        self._runs.append(self._folder / f"run-{len(self._runs)}")
+        with self._runs[-1].open("wb") as file:
+            hashes[order].tofile(file)
+            offsets[order].tofile(file)
         self._hashes, self._offsets = array("Q"), array("Q")
 
     def finish(self) -> NDArray[np.uint64]:
         """Write both files; return the offsets of lines whose hashes are not unique, in the order of the corpus."""
         if self._hashes:
             self._end_run()
-        runs = [np.load(path, mmap_mode="r") for path in self._runs]
-        hashes, offsets = (
-            np.lib.format.open_memmap(self._folder / name, "w+", np.uint64, (self.size,))
-            for name in (_HASHES, _OFFSETS)
-        )
-        done, doubtful = 0, [np.array([], dtype=np.uint64)]
-        # As many ranges of hashes as runs: one range of all runs is about as large as a run.
-        bounds = [np.uint64(2**64 // len(runs) * number) for number in range(1, len(runs))]
-        cuts = [[0, *np.searchsorted(run[0], np.array(bounds, np.uint64)).tolist(), run.shape[1]] for run in runs]
-        for number in range(len(runs)):
-            pairs = np.concatenate(
-                [run[:, cut[number] : cut[number + 1]] for run, cut in zip(runs, cuts, strict=True)], axis=1
-            )
-            by_hash, starts = pairs[:, np.argsort(pairs[0], kind="stable")]
-            again = by_hash[1:] == by_hash[:-1]
-            doubtful.append(starts[np.append(again, False) | np.append(False, again)] if len(starts) else starts)
-            end = done + len(starts)
-            hashes[done:end], offsets[done:end], done = by_hash, starts, end
+        doubtful = [np.array([], dtype=np.uint64)]
+        with (self._folder / _HASHES).open("wb") as hashes, (self._folder / _OFFSETS).open("wb") as offsets:
+            for file in (hashes, offsets):
+                header = {"descr": "<u8", "fortran_order": False, "shape": (self.size,)}
+                np.lib.format.write_array_header_1_0(file, header)
+            for pairs in self._ranges():
+                by_hash, starts = pairs[:, np.argsort(pairs[0], kind="stable")]
+                again = by_hash[1:] == by_hash[:-1]
+                doubtful.append(starts[np.append(again, False) | np.append(False, again)] if len(starts) else starts)
+                by_hash.tofile(hashes)
+                starts.tofile(offsets)
         for path in self._runs:
             path.unlink()
         return np.sort(np.concatenate(doubtful))
+
+    def _ranges(self) -> Iterator[NDArray[np.uint64]]:
+        """Yield hashes and offsets of all runs in one range of hashes, about as many as a run has; shape (2, many)."""
+        bounds = np.array([2**64 // len(self._runs) * number for number in range(1, len(self._runs))], np.uint64)
+        cuts = []
+        for path in self._runs:
+            size = path.stat().st_size // 16
+            run = np.memmap(path, np.uint64, "r", shape=(size,))
+            cuts.append([0, *np.searchsorted(run, bounds).tolist(), size])
+        for number in range(len(self._runs)):
+            parts = [
+                [
+                    np.fromfile(path, np.uint64, cut[number + 1] - cut[number], offset=8 * (start + cut[number]))
+                    for start in (0, cut[-1])
+                ]
+                for path, cut in zip(self._runs, cuts, strict=True)
+            ]
+            yield np.concatenate(parts, axis=1)
 
 
 def _refuse_repeated_ids(offsets: NDArray[np.uint64], documents: DocumentStream, written: IO[bytes]) -> None:

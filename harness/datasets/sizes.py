@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.datasets.corpus import CORPUS, PreparedCorpus, corpus_folder, id_hash, prepare_corpus
+from harness.datasets.corpus import CORPUS, corpus_folder, id_hash, prepare_corpus
 from harness.datasets.dataset import Dataset
 from harness.datasets.generate.enlarging import check_source, enlarged
 from harness.datasets.generate.passages import PassageCut, PassageSource
@@ -57,40 +57,65 @@ def is_made(dataset: Dataset, documents: int, cache: Path) -> bool:
     """Return whether the corpus of this many documents is in the cache.
 
     Raises:
-        UsageError: as :func:`resized`.
+        UsageError: it is not, and cannot be made.
     """
     if documents == dataset.corpus.size:
         return True
-    return corpus_folder(_stream(dataset, documents), cache, _fields(dataset)).is_dir()
+    files = (dataset.corpus.folder / CORPUS,)
+    if corpus_folder(_kind(dataset, documents), files, cache, _fields(dataset)).is_dir():
+        return True
+    _check(dataset, documents)
+    return False
 
 
 def _fields(dataset: Dataset) -> set[str]:
     return {field for query in dataset.queries for field, _ in query.filter}
 
 
+def _judged(dataset: Dataset) -> set[str]:
+    return {document for _, document, _ in dataset.graded()}
+
+
+def _kind(dataset: Dataset, documents: int) -> str:
+    what = "nested sample" if documents < dataset.corpus.size else "among distractors"
+    return f"{what} with {dataset.qrels_sha256} {documents}"
+
+
 def _stream(dataset: Dataset, documents: int) -> DocumentStream:
-    """Return the documents of another size; nothing is read before they are asked for."""
+    """Return the documents of another size, which are checked and read when they are asked for."""
+
+    def read() -> Iterator[SourceDocument]:
+        _check(dataset, documents)
+        return (_sampled if documents < dataset.corpus.size else _among)(dataset, documents)
+
+    files = (dataset.corpus.folder / CORPUS,)
+    return DocumentStream(
+        sized_name(dataset.name, documents), _kind(dataset, documents), files, read, lambda: documents
+    )
+
+
+def _check(dataset: Dataset, documents: int) -> None:
     name, corpus = sized_name(dataset.name, documents), dataset.corpus
     if documents < corpus.size:
-        judged = {document for _, document, _ in dataset.graded()}
-        kind, read = "nested sample", lambda: _sampled(corpus, judged, documents)
+        judged = _judged(dataset)
         if documents < (kept := len(judged - corpus.unknown(judged))):
             raise UsageError(f"{name}: {dataset.name} has {kept:,} judged documents, which stay; name a larger size")
-        kind += f" with {dataset.qrels_sha256}"
     else:
         if dataset.answers:
             raise UsageError(f"{name}: {dataset.name} has answers, which distractors could hold; name a smaller size")
-        source = PassageSource(dataset, _SENTENCES, _SEED, hold_out=False)
-        check_source(source, documents, _MOST_TOKENS)
-        kind, read = f"among distractors with {dataset.qrels_sha256}", lambda: _among(source, documents)
-    return DocumentStream(name, f"{kind} {documents}", (corpus.folder / CORPUS,), read, lambda: documents)
+        check_source(_source_of(dataset), documents, _MOST_TOKENS)
 
 
-def _sampled(corpus: PreparedCorpus, judged: set[str], documents: int) -> Iterator[SourceDocument]:
+def _source_of(dataset: Dataset) -> PassageSource:
+    return PassageSource(dataset, _SENTENCES, _SEED, hold_out=False)
+
+
+def _sampled(dataset: Dataset, documents: int) -> Iterator[SourceDocument]:
     """Yield the judged documents and those others whose ids have the smallest hashes, in the corpus's order."""
+    corpus, judged = dataset.corpus, _judged(dataset)
     hashes = np.array(sorted(map(id_hash, judged - corpus.unknown(judged))), dtype=np.uint64)
     wanted = documents - len(hashes)
-    # The hashes ascend: those wanted are among the first so many.
+    # The hashes ascend, so the wanted ones are among the first so many.
     others = np.setdiff1d(corpus.id_hashes[:documents], hashes)
     limit = int(others[wanted - 1]) if wanted else -1
     for document in corpus:
@@ -98,8 +123,8 @@ def _sampled(corpus: PreparedCorpus, judged: set[str], documents: int) -> Iterat
             yield _source(document)
 
 
-def _among(source: PassageSource, documents: int) -> Iterator[SourceDocument]:
-    for document, _ in enlarged(source, documents, _MOST_TOKENS):
+def _among(dataset: Dataset, documents: int) -> Iterator[SourceDocument]:
+    for document, _ in enlarged(_source_of(dataset), documents, _MOST_TOKENS):
         yield _source(document)
 
 

@@ -30,15 +30,13 @@ _NOTHING = DurationEstimate(0.0, 0.0, True)
 class SuitePlan:
     """A suite's cells with their jobs; ``absent`` cells lack their data here.
 
-    ``to_make``: the rough sizes (bytes) of the corpora that the run makes, by dataset; they are absent.  ``engine``: an
-    engine answered, or none was needed.
+    ``engine``: an engine answered, or none was needed.
     """
 
     inputs: Inputs
     jobs: list[Planned]
     cells: tuple[CellPlan, ...]
     absent: tuple[Cell, ...]
-    to_make: dict[str, int]
     engine: bool
 
 
@@ -70,20 +68,9 @@ class Planner:
                 jobs = plan_here(gathered, options, self.launcher)
             except EngineError:  # listing needs none
                 engine = False
-        to_make = _to_make(gathered.suite, {cell.dataset for cell in absent}, options)
         estimator = _Estimator(gathered, options, self.launcher, self._built)
-        cells = (*estimator.present(jobs), *estimator.absent(absent, to_make))
-        return SuitePlan(gathered, jobs, cells, tuple(absent), to_make, engine)
-
-
-def _to_make(suite: Suite, absent: Collection[str], options: RunOptions) -> dict[str, int]:
-    """Return the rough sizes of those absent corpora whose datasets are here at another size."""
-    found = {}
-    for declared in suite.datasets:
-        name = dataset_name(declared)
-        if name in absent and datasets.is_here(datasets.find(declared, options.suite_dir)):
-            found[name] = datasets.bytes_to_make(declared, options.suite_dir, options.cache)
-    return {name: size for name, size in found.items() if size}
+        cells = (*estimator.present(jobs), *estimator.absent(absent))
+        return SuitePlan(gathered, jobs, cells, tuple(absent), engine)
 
 
 @dataclass
@@ -116,19 +103,22 @@ class _Estimator:
             build = _NOTHING if built else self._build(cell, self.inputs.builder(cell))
             yield self._cell_plan(cell, state, len(by_cell[cell]), len(left), timing, build)
 
-    def absent(self, cells: Sequence[Cell], to_make: Collection[str]) -> Iterator[CellPlan]:
+    def absent(self, cells: Sequence[Cell]) -> Iterator[CellPlan]:
         """Yield the cells whose data is not here, or not yet: their samples are as large as they can be."""
         protocol = self.inputs.suite.protocol
         for cell in cells:
+            corpus, sample_size = self.inputs.to_make.get(cell.dataset), protocol.sample_size
+            if corpus is not None:
+                known = corpus.whole.queries if protocol.unjudged else corpus.whole.judged
+                sample_size = min(sample_size, len(known))
             passes = protocol.trials_a_job * {"server": PROBES, "mixed": TRIALS}.get(cell.scenario, 1)
-            queries = protocol.warmup_queries + protocol.sample_size * passes + 2 * protocol.repeats
+            queries = protocol.warmup_queries + sample_size * passes + 2 * protocol.repeats
             jobs = 1 if cell.system in NULL_SYSTEMS else protocol.jobs
             timing = sum((self._model.search(cell, queries) for _ in range(jobs)), _NOTHING)
             build = self._build(cell, self.inputs.building(cell.system)) if self.launcher.needs_indexes else _NOTHING
-            state = _NOT_MADE if cell.dataset in to_make else _NO_DATA
-            plan = self._cell_plan(cell, state, jobs, jobs, timing, build)
-            known = build.measured or build.shipped or cell.dataset in to_make
-            yield plan if known else replace(plan, build_s=None, measured=False)
+            plan = self._cell_plan(cell, _NOT_MADE if corpus else _NO_DATA, jobs, jobs, timing, build)
+            estimated = build.measured or build.shipped or corpus
+            yield plan if estimated else replace(plan, build_s=None, measured=False)
 
     def _build(self, cell: Cell, builder: System) -> DurationEstimate:
         """Estimate the builds of a missing index and of its missing components, as far as no other cell needs them."""
@@ -217,7 +207,7 @@ def unfinished(plans: Sequence[SuitePlan]) -> str | None:
 def suite_notes(plans: Sequence[SuitePlan], missing: Collection[str]) -> Iterator[str]:
     """Yield a line about missing data, and a line about files that are not pinned."""
     unfetched = [
-        cell.dataset for each in plans for cell in each.absent if cell.dataset not in {*missing, *each.to_make}
+        cell.dataset for each in plans for cell in each.absent if cell.dataset not in {*missing, *each.inputs.to_make}
     ]
     if unfetched:
         yield f"data is not here: {', '.join(dict.fromkeys(unfetched))}; run where ir_datasets can fetch it"

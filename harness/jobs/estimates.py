@@ -87,7 +87,7 @@ def published_latencies() -> Mapping[PublishedCell, float]:
 class RunModel:
     """Estimates by job and by build, from earlier results, else ``shipped`` ones, else published ``latencies``.
 
-    Earlier results of a dataset at other sizes are scaled.
+    Earlier results of a dataset at other sizes count, too.
     """
 
     def __init__(
@@ -99,14 +99,14 @@ class RunModel:
         latencies: Mapping[PublishedCell, float] | None = None,
         shipped: ShippedRuns | None = None,
     ) -> None:
-        self._shipped = shipped or ShippedRuns(())
+        self._shipped = shipped
         self._job_timeout_s, self._build_timeout_s = job_timeout_s, build_timeout_s
         self._latencies = published_latencies() if latencies is None else latencies
         self._by_cell: dict[Cell, list[float]] = defaultdict(list)
         # Seconds by query, of other profiles.
         self._by_system: dict[tuple[str, str, str], list[float]] = defaultdict(list)
         self._builds: dict[tuple[str, str], list[float]] = defaultdict(list)
-        # Of a system and a dataset at any size: documents -> seconds by query, seconds of the build, bytes of memory.
+        # Of a system and a dataset at any size: documents -> seconds per query, seconds of the build, bytes of memory.
         self._queries_by_size: dict[tuple[str, str, str], _BySize] = defaultdict(lambda: defaultdict(list))
         self._builds_by_size: dict[tuple[str, str], _BySize] = defaultdict(lambda: defaultdict(list))
         self._peaks_by_size: dict[tuple[str, str], _BySize] = defaultdict(lambda: defaultdict(list))
@@ -143,7 +143,7 @@ class RunModel:
             and (sizes := _medians(self._queries_by_size.get((cell.system, whole, cell.scenario))))
         ):
             known = [growth.at(sizes, documents) if len(sizes) > 1 else next(iter(sizes.values()))]
-        if not known and (jobs := self._shipped.jobs(cell)):
+        if not known and self._shipped and (jobs := self._shipped.jobs(cell)):
             shipped_s = stats.median([job.wall_s / _queries(job.spec) for job in jobs])
             return _of_shipped(shipped_s * queries, self._job_timeout_s)
         query_s = self._latencies.get((cell.system, cell.dataset, cell.profile))
@@ -160,19 +160,23 @@ class RunModel:
         elif sizes:
             ((than, build_s),) = sizes.items()
             known = [build_s * growth.times(system, "build_s", documents, than)]
-        shipped_s = None if known else self._shipped.build_s(system, dataset, documents)
+        shipped_s = self._shipped.build_s(system, dataset, documents) if self._shipped and not known else None
         if shipped_s is not None:
             return _of_shipped(shipped_s, self._build_timeout_s)
         return _estimate(known, 1, BUILD_S + DOCUMENT_S * documents, self._build_timeout_s)
 
     def memory_bytes(self, system: str, dataset: str, documents: int) -> float | None:
-        """Estimate a job's peak of anonymous memory, by other sizes of the dataset, else by the shipped sweep."""
-        sizes = _medians(self._peaks_by_size.get((system, split_size(dataset)[0])))
-        if len(sizes) > 1 or documents in sizes:
-            return growth.at(sizes, documents)
+        """Estimate the least peak of anonymous memory, by other sizes of the dataset, else by the shipped sweep.
+
+        The least: a Java heap takes what a larger profile gives it.
+        """
+        by_size = self._peaks_by_size.get((system, split_size(dataset)[0]), {})
+        peaks = {size: min(values) for size, values in by_size.items()}
         if not documents:
             return None
-        return growth.shipped(system, "memory_bytes", documents)
+        if len(peaks) > 1 or documents in peaks:
+            return growth.at(peaks, documents)
+        return growth.shipped(system, "memory_bytes", documents) if self._shipped else None
 
 
 def _medians(by_size: Mapping[int, list[float]] | None) -> dict[int, float]:

@@ -1,6 +1,7 @@
 """How index builds, indexes and memory grow with the number of documents: one sweep, whose figures ship with harness.
 
-Machines and texts differ.  So its ratios scale what was measured elsewhere; its figures count where nothing was.
+Machines and texts differ.  Its ratios scale what was measured elsewhere.  Its own figures are used only where nothing
+was measured.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import functools
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, get_args
 
 from harness import config
 from harness.results.schema import base_system
@@ -24,6 +25,8 @@ def at(sizes: Mapping[int, float], documents: int) -> float:
     Args:
         sizes: documents -> the figure; not empty.
     """
+    if documents in sizes:
+        return sizes[documents]
     known = sorted(sizes)
     low, high = known[0], known[-1]
     if len(known) > 1:
@@ -45,7 +48,8 @@ def shipped(system: str, figure: Figure, documents: int) -> float | None:
 def times(system: str, figure: Figure, documents: int, than: int) -> float:
     """Return how many times as large a figure is as at another number of documents; in proportion where unknown."""
     sizes = _sweep().get((base_system(system), figure))
-    return at(sizes, documents) / at(sizes, than) if sizes else documents / than
+    known = at(sizes, than) if sizes else 0.0
+    return at(sizes, documents) / known if sizes and known else documents / than
 
 
 @functools.cache
@@ -53,6 +57,6 @@ def _sweep() -> Mapping[tuple[str, str], Mapping[int, float]]:
     found: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
     with (config.published_folder() / "growth.csv").open(encoding="utf-8", newline="") as file:
         for line in csv.DictReader(file):
-            for figure in ("build_s", "index_bytes", "memory_bytes"):
+            for figure in get_args(Figure):
                 found[line["system"], figure][int(line["documents"])] = float(line[figure])
     return found

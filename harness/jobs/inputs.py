@@ -5,6 +5,7 @@ Gathering takes seconds and runs no job.  It writes prepared corpora into the ca
 
 from __future__ import annotations
 
+import functools
 import itertools
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from harness import datasets
 from harness.commands import quoted
-from harness.datasets import Dataset, QuerySample, dataset_name
+from harness.datasets import CorpusToMake, Dataset, QuerySample, dataset_name
 from harness.driver.records import Envelope
 from harness.errors import JobError, UsageError, counted
 from harness.estimate import MIN_QUERIES
@@ -125,7 +126,8 @@ class Inputs:
     """Everything that a suite names, loaded and checked.
 
     ``profiles`` are the limits that are enforced; ``nominal_bytes`` is the memory that a profile asks for, where the
-    machine's host leaves less of it.  ``platforms``: see :class:`RunOptions`.
+    machine's host leaves less of it.  ``platforms``: see :class:`RunOptions`.  ``to_make``: datasets of the suite at
+    sizes whose corpora are still to be made; they are not in ``datasets``.
     """
 
     suite: Suite
@@ -136,6 +138,7 @@ class Inputs:
     samples: dict[str, QuerySample]
     nominal_bytes: Mapping[str, int] = field(default_factory=dict)
     platforms: Mapping[str, str] = field(default_factory=dict)
+    to_make: Mapping[str, CorpusToMake] = field(default_factory=dict)
 
     def system(self, cell: Cell) -> System:
         """Return the searching system, for the GPUs of the cell's profile and the language of its dataset."""
@@ -238,9 +241,15 @@ def gather(
         cells = [cell for cell in cells if cell in options.cells]
         if not cells:
             raise UsageError(f"the suite {suite.name} declares no contested cell; name a suite that declares them")
-    declared = suite.datasets
+    declared, to_make = suite.datasets, dict[str, CorpusToMake]()
     if absent is not None:
-        declared = tuple(name for name in declared if dataset_name(name) not in without and _is_here(name, options))
+        to_make = _to_make(suite, options, without)
+        declared = tuple(
+            name
+            for name in declared
+            if dataset_name(name) not in {*without, *to_make}
+            and datasets.is_here(datasets.find(name, options.suite_dir))
+        )
         here = set(map(dataset_name, declared))
         absent += [cell for cell in cells if cell.dataset not in here]
         cells = [cell for cell in cells if cell.dataset in here]
@@ -270,16 +279,28 @@ def gather(
             log.info(f"  {name}: {fact}")
     nominal = {name: each.memory_bytes for name, each in asked.items() if each != profiles[name]}
     folder = options.results / suite.name
-    inputs = Inputs(suite, cells, systems, profiles, loaded, samples, nominal, options.platforms)
+    inputs = Inputs(suite, cells, systems, profiles, loaded, samples, nominal, options.platforms, to_make=to_make)
     inputs = with_pins(inputs, pin_lock.read(folder), folder)
     for cell in cells if options.assigned is None else ():
         inputs.builder(cell)  # fails without an analyser for the dataset's language
     return inputs
 
 
-def _is_here(name: str, options: RunOptions) -> bool:
-    here = datasets.is_here(datasets.find(name, options.suite_dir))
-    return here and not datasets.bytes_to_make(name, options.suite_dir, options.cache)
+def _to_make(suite: Suite, options: RunOptions, without: Collection[str]) -> dict[str, CorpusToMake]:
+    """Return the corpora of other sizes that no result needs yet and that are not in the cache, by dataset."""
+
+    @functools.cache
+    def load_whole(name: str) -> Dataset:
+        return datasets.load_named(name, options.suite_dir, options.cache)
+
+    found = {}
+    for declared in suite.datasets:
+        name = dataset_name(declared)
+        here = name not in without and datasets.is_here(datasets.find(declared, options.suite_dir))
+        # Whether a stored job is done depends on its corpus.
+        if here and not any((options.results / suite.name).glob(f"*/{name}")):
+            found[name] = datasets.to_make(declared, options.suite_dir, options.cache, load_whole)
+    return {name: corpus for name, corpus in found.items() if corpus is not None}
 
 
 def check_launcher(suite: Suite, launcher: Launcher | None) -> None:

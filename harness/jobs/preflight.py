@@ -9,7 +9,7 @@ import logging
 import shutil
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import filterfalse
 from pathlib import Path
 
@@ -152,24 +152,23 @@ def _examine(
         systems = {name: system for name, (system, _) in images.items()}
         for name, reason in missing_weights(systems, launcher).items():
             yield Shortage(reason, images[name][1])
-    yield from _lack_of_memory(plan.cells)
+    if text := lack_of_memory(plan.cells):
+        yield Shortage(text)
     image_bytes = _image_bytes([system for system, _ in images.values()], launcher)
     yield from _lack_of_room(_room(plan, image_bytes, options, launcher), options)
 
 
-def foreseen(plans: Sequence[tuple[SuitePlan, RunOptions]], launcher: Launcher) -> Iterator[str]:
-    """Yield a line on the disk that suites take, each with its options, and a line on memory that is too small."""
+def disk_needed(plans: Sequence[tuple[SuitePlan, RunOptions]], launcher: Launcher) -> str | None:
+    """Return a line on the disk that suites take, each with its options; ``None``: no more than is taken."""
     needed = _Room()
     images: dict[str, System] = {}
     for plan, options in plans:
         cells = [cell for cell, reason in _cannot(plan, launcher).items() if reason is None]
         images |= {name: system for name, (system, _) in _missing_images(plan.inputs, cells, launcher).items()}
-        needed += _room(plan, 0, options, launcher)
-    needed += _Room(_image_bytes(images.values(), launcher))
-    if needed.bytes:
-        yield f"disk: up to {needed}; {_size(_free(plans[0][1].cache))} free"
-    for shortage in _lack_of_memory([cell for plan, _ in plans for cell in plan.cells]):
-        yield shortage.text
+        needed |= _room(plan, 0, options, launcher)
+    needed |= _Room(_image_bytes(images.values(), launcher))
+    unknown = "" if all(plan.engine for plan, _ in plans) else ", without images"
+    return f"disk: up to {needed}{unknown}; {_size(_free(plans[0][1].cache))} free" if needed.bytes else None
 
 
 def _hardware(cannot: Mapping[Cell, str | None]) -> Iterator[Shortage]:
@@ -229,22 +228,25 @@ def _image_bytes(missing: Iterable[System], launcher: Launcher) -> int:
 
 @dataclass(frozen=True)
 class _Room:
-    """Room on the disk that a run may take (bytes)."""
+    """Room on the disk that runs may take, in bytes: of images, of indexes by name, and of corpora by dataset."""
 
     images: int = 0
-    indexes: int = 0
-    corpora: int = 0
+    indexes: Mapping[str, int] = field(default_factory=dict)
+    corpora: Mapping[str, int] = field(default_factory=dict)
 
-    def __add__(self, other: _Room) -> _Room:
-        return _Room(self.images + other.images, self.indexes + other.indexes, self.corpora + other.corpora)
+    def __or__(self, other: _Room) -> _Room:
+        """Return the room for both; what they share counts once."""
+        return _Room(self.images + other.images, {**self.indexes, **other.indexes}, {**self.corpora, **other.corpora})
 
     @property
     def bytes(self) -> int:
-        return self.images + self.indexes + self.corpora
+        return sum(self._parts().values())
+
+    def _parts(self) -> dict[str, int]:
+        return {"images": self.images, "indexes": sum(self.indexes.values()), "corpora": sum(self.corpora.values())}
 
     def __str__(self) -> str:
-        needed = {"images": self.images, "indexes": self.indexes, "corpora": self.corpora}
-        parts = [f"{_size(size)} for {what}" for what, size in needed.items() if size]
+        parts = [f"{_size(size)} for {what}" for what, size in self._parts().items() if size]
         return f"{_size(self.bytes)} ({', '.join(parts)})" if len(parts) > 1 else "".join(parts)
 
 
@@ -261,15 +263,16 @@ def _room(plan: SuitePlan, image_bytes: int, options: RunOptions, launcher: Laun
             if not options.has_index(key):
                 shipped = shipped_runs().index_bytes(name, job.cell.dataset, corpus.size)
                 sizes[key] = shipped or indexes.expected_bytes(corpus)
+    corpora = {name: corpus.corpus_bytes for name, corpus in plan.inputs.to_make.items()}
     for cell in plan.absent if launcher.needs_indexes else ():
         if cell.system in NULL_SYSTEMS:
             continue
         system, documents = plan.inputs.building(cell.system), split_size(cell.dataset)[1] or 0
         for part in system.components or (system,):
             shipped = shipped_runs().index_bytes(part.name, cell.dataset, documents)
-            size = shipped or indexes.bytes_of_corpus(plan.to_make.get(cell.dataset, 0))
+            size = shipped or indexes.bytes_of_corpus(corpora.get(cell.dataset, 0))
             sizes[f"{part.build_inputs} {cell.dataset}"] = size
-    return _Room(image_bytes, sum(sizes.values()), sum(plan.to_make.values()))
+    return _Room(image_bytes, sizes, corpora)
 
 
 def _lack_of_room(needed: _Room, options: RunOptions) -> Iterator[Shortage]:
@@ -283,20 +286,22 @@ def _free(cache: Path) -> int:
     return shutil.disk_usage(next(each for each in (cache, *cache.parents) if each.exists())).free
 
 
-def _lack_of_memory(cells: Iterable[CellPlan]) -> Iterator[Shortage]:
-    """Yield the first cell whose foreseen peak of memory is above its limit, and the number of the others."""
+def lack_of_memory(cells: Iterable[CellPlan]) -> str | None:
+    """Return a line on the cell whose foreseen peak of memory is the most above its limit, and the number of others."""
     lacking = [
         (cell, cell.peak_bytes, cell.limit_bytes)
         for cell in cells
         if cell.peak_bytes and cell.limit_bytes and cell.peak_bytes > cell.limit_bytes
     ]
-    if lacking:
-        cell, peak_bytes, limit_bytes = max(lacking, key=lambda each: each[1] / each[2])
-        others = f" (and {counted(len(lacking) - 1, 'other cell')})" if len(lacking) > 1 else ""
-        yield Shortage(
-            f"memory: {system_words(cell.cell.system)} may need {_size(round(peak_bytes))} at {cell.cell.dataset}, and"
-            f" {cell.cell.profile} has {_size(limit_bytes)}{others}; take a larger profile, or fewer documents"
-        )
+    if not lacking:
+        return None
+    cell, peak_bytes, limit_bytes = max(lacking, key=lambda each: each[1] / each[2])
+    many = len(lacking) - 1
+    others = f"; {counted(many, 'other cell')} {'lacks' if many == 1 else 'lack'} memory, too" if many else ""
+    return (
+        f"memory: {system_words(cell.cell.system)} may need {_size(round(peak_bytes))} on {cell.cell.dataset}, but"
+        f" {cell.cell.profile} has {_size(limit_bytes)}{others}; take a larger profile or fewer documents"
+    )
 
 
 def _time(

@@ -6,7 +6,6 @@ import functools
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
 
 from harness import config
 from harness.driver.records import Outcome
@@ -81,9 +80,7 @@ class ShippedRuns:
         size = self._scaled(system, dataset, documents, "index_bytes")
         return None if size is None else round(size)
 
-    def _scaled(
-        self, system: str, dataset: str, documents: int, figure: Literal["build_s", "index_bytes"]
-    ) -> float | None:
+    def _scaled(self, system: str, dataset: str, documents: int, figure: growth.Figure) -> float | None:
         """Return a figure of a shipped index, scaled to another corpus; else that of the shipped sweep."""
         index = self._indexes.get(base_system(system))
         if index is None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 
+from harness.driver.procfs import read_text
 from harness.driver.records import Envelope
 from harness.launch.monitor import gpu
 from harness.results.schema import Placement
@@ -32,8 +33,8 @@ def memory_bytes() -> int:
 
 
 def memory_kills() -> int:
-    """Return how many processes the kernel has killed for lack of memory, in a container's limits or on the host."""
-    found = re.search(r"^oom_kill (\d+)$", Path("/proc/vmstat").read_text(encoding="ascii"), re.MULTILINE)
+    """Return how many processes the kernel has killed at a container's limit or because the host's memory was full."""
+    found = re.search(r"^oom_kill (\d+)$", read_text(Path("/proc/vmstat")) or "", re.MULTILINE)
     return int(found[1]) if found else 0
 
 

@@ -80,7 +80,7 @@ def plan_document(
 
     Args:
         plans: all cells.
-        notes: one line each, at most three.
+        notes: one line each.
         command: runs the suite.
         absent: number of cells without their data.
         priced: show costs.

@@ -1,4 +1,7 @@
-"""Postings in PISA's uncompressed format, inverted in runs on disk: memory holds the vocabulary and one run."""
+"""Postings in PISA's uncompressed format, inverted in runs on disk.
+
+Memory holds the vocabulary, the lengths of documents and one run.
+"""
 
 from __future__ import annotations
 
@@ -93,26 +96,34 @@ class Postings:
 
 
 class _Run:
-    """Postings of some documents on disk, by term in the order of coming."""
+    """Postings of some documents on disk, by term in the order of coming, with the terms that they have."""
 
     def __init__(self, path: Path, terms: Any, rows: Any, counts: Any) -> None:
         order = numpy.argsort(terms, kind="stable")
+        known, sizes = numpy.unique(terms, return_counts=True)
+        lists = numpy.array([rows[order], counts[order]], dtype=numpy.uint32)
+        index = numpy.array([known, sizes, numpy.cumsum(sizes) - sizes], dtype=numpy.uint32)
+        with path.open("wb") as file:
+            lists.tofile(file)
+            index.tofile(file)
         self.path = path
-        numpy.array([rows[order], counts[order]], dtype=numpy.uint32).tofile(path)
-        self._sizes = numpy.bincount(terms)
-        self._begins = numpy.cumsum(self._sizes) - self._sizes
-        self._lists = numpy.memmap(path, dtype=numpy.uint32, mode="r", shape=(2, len(terms)))
+        self._lists = numpy.memmap(path, dtype=numpy.uint32, mode="r", shape=lists.shape)
+        self._index = numpy.memmap(path, dtype=numpy.uint32, mode="r", offset=lists.nbytes, shape=index.shape)
+
+    def _places(self, terms: Any) -> tuple[Any, Any]:
+        """Return where the index of terms has these, and which of them it has."""
+        places = numpy.searchsorted(self._index[0], terms)
+        places[places == self._index.shape[1]] = 0
+        return places, self._index[0][places] == terms
 
     def sizes(self, terms: Any) -> Any:
         """Return how many postings each of these terms has here."""
-        known = terms < len(self._sizes)
-        sizes = numpy.zeros(len(terms), dtype=numpy.int64)
-        sizes[known] = self._sizes[terms[known]]
-        return sizes
+        places, known = self._places(terms)
+        return numpy.where(known, self._index[1][places], 0).astype(numpy.int64)
 
     def lists(self, terms: Any) -> Any:
         """Return documents and counts of these terms, one list after the other; shape (2, their sizes' sum)."""
-        terms = terms[terms < len(self._sizes)]
-        sizes = self._sizes[terms]
-        shifts = self._begins[terms] - (numpy.cumsum(sizes) - sizes)
+        places, known = self._places(terms)
+        sizes, begins = self._index[1:, places[known]].astype(numpy.int64)
+        shifts = begins - (numpy.cumsum(sizes) - sizes)
         return self._lists[:, numpy.repeat(shifts, sizes) + numpy.arange(sizes.sum())]

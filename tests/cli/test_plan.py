@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -234,15 +235,27 @@ def test_plan_makes_no_corpus_of_another_size_and_foresees_disk_and_memory(
     assert planned.exit_code == 0, planned.output
     assert planned.stdout.count("to do: its corpus is made first") == 2 and "data is not here" not in planned.stdout
     assert len(list((bench.cache / "corpora").iterdir())) == 1, "the whole corpus alone"
-    assert "- memory: planted may need 512 MiB at tiny, and cpu1-mem256m has 256 MiB; take a larger" in planned.stdout
+    assert "- memory: planted may need 512 MiB on tiny, but cpu1-mem256m has 256 MiB; take a larger" in planned.stdout
     cells = json.loads(harness(*FAKE, "--format", "json").stdout)["cells"]
     assert [cell["memory_foreseen_bytes"] for cell in cells] == [2**29, 2**20, 2**27]
     assert all(cell["build_s"] is not None for cell in cells), "the name says how many documents there are"
     ran = harness("run", "test-suite.toml", "--launcher", "fake")
-    assert ran.exit_code == 0 and "  memory: planted may need 512 MiB at tiny" in ran.stderr, ran.output
+    assert ran.exit_code == 0 and "  memory: planted may need 512 MiB on tiny" in ran.stderr, ran.output
     assert len(list((bench.cache / "corpora").iterdir())) == 3
     again = harness(*FAKE).stdout
     assert "- 3 of 3 jobs done" in again and "memory:" not in again and "disk:" not in again
+    shutil.rmtree(bench.cache / "corpora")
+    assert "- 3 of 3 jobs done" in harness(*FAKE).stdout, "corpora of stored results are made again"
+
+
+def test_a_size_of_a_dataset_without_its_files_is_named_with_all_else_that_is_missing(
+    harness: Call, bench: Bench
+) -> None:
+    bench.suite(datasets=["./tiny@6", "./gone"])
+    (bench.folder / "tiny" / "qrels.trec").unlink()
+    ran = harness("run", "test-suite.toml", "--launcher", "fake")
+    assert ran.exit_code != 0 and "gone: this folder does not exist" in ran.stderr, ran.output
+    assert "qrels" in ran.stderr and "Traceback" not in ran.output
 
 
 def test_help_states_the_rule_of_assumed_times(harness: Call) -> None:

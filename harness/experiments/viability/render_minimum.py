@@ -365,6 +365,7 @@ def _at(record: Any, path: str) -> Value:
 
 # Of a limit that is predicted at a number of documents; these columns come last.
 _PREDICTED_FIELDS: dict[str, Callable[[LimitAtSize], Value]] = {
+    "predicted_limit_bytes": lambda each: each.limit_bytes.value,
     "predicted_from": lambda each: " ".join(str(size.documents) for size in each.law.sizes),
     "predicted_low_bytes": lambda each: each.limit_bytes.low,
     "predicted_high_bytes": lambda each: each.limit_bytes.high,
@@ -382,7 +383,7 @@ def _csv(lines: Iterable[_Line], predicted: Iterable[LimitAtSize]) -> Iterator[S
     for each in predicted:
         own: dict[str, Value] = {
             **{"system": each.system, "dataset": sized_name(each.dataset, each.documents), "cpus": each.cpus},
-            **{"gpus": each.gpus, "failure": each.limit_bytes.reason, "verdict_limit_bytes": each.limit_bytes.value},
+            **{"gpus": each.gpus, "failure": each.limit_bytes.reason},
             "instance_type": each.offer.instance.instance_type if each.offer else None,
             "usd_per_hour": each.offer.usd_per_hour if each.offer else None,
         }

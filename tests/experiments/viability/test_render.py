@@ -141,9 +141,9 @@ def test_limits_of_several_sizes_give_one_at_another(verdict: ViabilityVerdict, 
     engine, cliff, short = [line for line in lines if line["predicted_from"]]
     assert engine["dataset"] == "mine@3000000" and engine["instance_type"] == offer.instance.instance_type
     assert engine["predicted_from"] == "10000 30000 100000 300000" and short["predicted_from"] == "10000"
-    ends = ("predicted_low_bytes", "verdict_limit_bytes", "predicted_high_bytes")
+    ends = ("predicted_low_bytes", "predicted_limit_bytes", "predicted_high_bytes")
     assert [float(engine[name]) for name in ends] == [limit.low, limit.value, limit.high]
-    assert cliff["verdict_limit_bytes"] == "" and cliff["failure"] == "its law failed the exam"
+    assert cliff["predicted_limit_bytes"] == "" and cliff["failure"] == "its law failed the exam"
     for documents, fault in (
         (9_999, "below the smallest size that was searched, 10,000"),
         (10**6, "no limit was found"),
