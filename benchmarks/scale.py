@@ -2,9 +2,9 @@
 
 10 million generated documents of MS MARCO's length and 100,000 queries of two rare words, each with one judgement, are
 generated, prepared, indexed by tantivy, PISA and Lucene, asked, judged, stored and reported.  A tenth of the documents
-generated, prepared, indexed by tantivy, PISA and Lucene, asked, judged, stored and reported.  A tenth of them is measured
-first.  This shows phases that are not linear, and memory that grows with the corpus.  FOLDER takes some 2 GB for a
-million documents.
+is measured first.  This shows phases that are not linear, and memory that grows with the corpus.  FOLDER takes some
+2 GB for a million documents.
+"""
 
 from __future__ import annotations
 
