@@ -1,4 +1,4 @@
-"""How index builds, indexes and memory grow with the number of documents: one sweep, whose figures ship with harness.
+"""Growth of index builds, indexes and memory with the number of documents: one sweep, whose figures ship with harness.
 
 Machines and texts differ.  Its ratios scale what was measured elsewhere.  Its own figures are used only where nothing
 was measured.

@@ -81,7 +81,7 @@ class ShippedRuns:
         return None if size is None else round(size)
 
     def _scaled(self, system: str, dataset: str, documents: int, figure: growth.Figure) -> float | None:
-        """Return a figure of a shipped index, scaled to another corpus; else that of the shipped sweep."""
+        """Return a figure of a shipped index, scaled to another corpus, else the figure of the shipped sweep."""
         index = self._indexes.get(base_system(system))
         if index is None:
             return growth.shipped(system, figure, documents) if documents else None

@@ -64,6 +64,7 @@ OWN = {
     "aws/objects": "files that go to S3, unread",
     "cli/__init__": "harness' own code",
     "jobs/command_suite": "this user's own suite",
+    "jobs/growth": "shipped figures",
     "cli/locations": "files that go to S3, unread",
     "datasets/generate/collection": "what it has just written",
     "datasets/generate/wordpieces": "a shipped vocabulary",
