@@ -19,7 +19,7 @@ import numpy as np
 from harness.analysis import scaling
 from harness.analysis.scaling import ExaminedLaw, MeasuredSize
 from harness.analysis.table import Cost, CpuUse, Latency, Resources, Row
-from harness.driver.records import Outcome
+from harness.driver.records import Outcome, digest
 from harness.estimate import Estimate
 from harness.results.schema import NULL_SYSTEMS, sized_name, split_size
 
@@ -184,6 +184,8 @@ def _row_at(system: SizedSystem, figures: Mapping[SizeFigure, Estimate], documen
         row,
         dataset=sized_name(dataset, documents),
         predicted_from=system.largest,
+        # Systems that were measured at other sizes of the dataset can be compared here.
+        corpus_sha256=digest([dataset, documents, row.sample_sha256]),
         latency=Latency(mean_s=latency, p50_s=unknown, p95_s=unknown, p99_s=unknown),
         throughput_qps=unknown,
         load=(),

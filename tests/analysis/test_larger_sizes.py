@@ -199,6 +199,7 @@ def test_a_bill_at_more_documents_has_the_predicted_row_of_each_system(priced: C
     assert grows.latency.p95_s.reason == "only the mean latency is predicted"
     (fails,) = (row for row in found if row.system == "fails")
     assert fails.latency.mean_s.value is None and fails.latency.mean_s.reason == "its law failed the exam"
+    assert grows.corpus_sha256 == fails.corpus_sha256 != rows[0].corpus_sha256, "they can be compared"
     measured = larger_sizes.with_predicted(rows, {}, 300_000, priced)
     assert [row.key for row in measured] == ["grows-300000", "fails-300000"], "what was measured is not predicted"
     few = larger_sizes.with_predicted(rows_of("few", linear, flat)[:3], {}, 10_000_000, priced)
