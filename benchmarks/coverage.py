@@ -263,10 +263,11 @@ def covered_elsewhere(
 
 @dataclass(frozen=True)
 class SizeLaw:
-    """A law of size that is planted: the figure at a number of documents."""
+    """A law of size that is planted: the figure at a number of documents; ``steepest``: as it is fitted."""
 
     name: str
     at: Callable[[float], float]
+    steepest: float = scaling.STEEPEST
 
 
 LAWS = (
@@ -277,6 +278,9 @@ LAWS = (
     SizeLaw("n^0.5", lambda n: 1e-3 * n**0.5),
     SizeLaw("constant + log n", lambda n: 0.1 + 0.05 * math.log(n)),
     SizeLaw("constant", lambda _: 5.0),
+    SizeLaw("constant + n, of memory", lambda n: 130 + 1.5e-3 * n, scaling.STORED_STEEPEST),
+    SizeLaw("n, of memory", lambda n: 1.5e-3 * n, scaling.STORED_STEEPEST),
+    SizeLaw("constant + n^0.7, of memory", lambda n: 12 + 5e-3 * n**0.7, scaling.STORED_STEEPEST),
 )
 _SIZES = (10_000, 30_000, 100_000, 300_000)
 
@@ -305,8 +309,8 @@ def covered_sizes(samples: int, planted: SizeLaw, target: int, processes: int = 
     held, passed = 0, 0
     for _ in range(samples):
         sizes, there = [measure(size) for size in _SIZES], measure(target)
-        held += holds(scaling.predict(sizes, target), there.mean)
-        exam = scaling.examine(sizes)
+        held += holds(scaling.predict(sizes, target, steepest=planted.steepest), there.mean)
+        exam = scaling.examine(sizes, steepest=planted.steepest)
         passed += exam is not None and exam.passed
     return held / samples, passed / samples
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import median
 
 from harness.driver.records import Outcome
+from harness.launch.images import catalog
 from harness.results.reader import read_jobs
 from harness.results.schema import Result
 
@@ -21,11 +22,13 @@ TO = Path(__file__).parent.parent / "results" / "published" / "growth.csv"
 
 def main() -> None:
     """Read the results and write the file."""
+    shipped = catalog.systems(catalog.images_dir())
     by_size: dict[tuple[str, int], list[Result]] = defaultdict(list)
     for result in (job.result for folder in sys.argv[1:] for job in read_jobs(Path(folder))):
         documents = result.provenance.corpus_documents
-        if result.outcome is Outcome.OK and result.index is not None and documents:
-            by_size[result.spec.cell.system, documents].append(result)
+        system = result.spec.cell.system
+        if system in shipped and result.outcome is Outcome.OK and result.index is not None and documents:
+            by_size[system, documents].append(result)
     with TO.open("w", encoding="utf-8", newline="") as file:
         lines = csv.writer(file, lineterminator="\n")
         lines.writerow(("system", "documents", "build_s", "index_bytes", "memory_bytes"))

@@ -41,7 +41,7 @@ class SizeFigure:
         scale: from the unit of a row.
         read: returns the value of a row.
         larger_unit: the unit for people where values are large, and how many of ``unit`` it has.
-        own_error: of a size, as :func:`harness.analysis.scaling.predict` takes it.
+        own_error, steepest: as :func:`harness.analysis.scaling.law` takes them.
     """
 
     name: str
@@ -51,6 +51,7 @@ class SizeFigure:
     read: Callable[[Row], float | None]
     larger_unit: tuple[str, float] | None = None
     own_error: float = scaling.OWN_ERROR
+    steepest: float = scaling.STEEPEST
 
 
 def _memory_bytes(row: Row) -> float | None:
@@ -61,9 +62,16 @@ def _memory_bytes(row: Row) -> float | None:
 
 LATENCY = SizeFigure("latency_ms", "latency", "ms", 1e3, lambda row: row.latency.mean_s.value)
 CPU = SizeFigure("cpu_per_query_ms", "CPU time of a query", "ms", 1e3, lambda row: row.cpu.of_system_s.value)
-MEMORY = SizeFigure("memory_mib", "memory", "MiB", 1 / 2**20, _memory_bytes, _GIB)
+MEMORY = SizeFigure("memory_mib", "memory", "MiB", 1 / 2**20, _memory_bytes, _GIB, steepest=scaling.STORED_STEEPEST)
 INDEX = SizeFigure(
-    "index_mib", "index", "MiB", 1 / 2**20, lambda row: row.index.size_bytes, _GIB, scaling.COUNTED_ERROR
+    "index_mib",
+    "index",
+    "MiB",
+    1 / 2**20,
+    lambda row: row.index.size_bytes,
+    _GIB,
+    scaling.COUNTED_ERROR,
+    scaling.STORED_STEEPEST,
 )
 BUILD = SizeFigure("build_s", "index build", "s", 1, lambda row: row.index.build_s, ("h", 3600))
 FIGURES = (LATENCY, CPU, MEMORY, INDEX, BUILD)
@@ -105,7 +113,7 @@ class SizedSystem:
     @cached_property
     def laws(self) -> Mapping[SizeFigure, ExaminedLaw]:
         """The law and the exam of each figure."""
-        return {figure: scaling.examined(self.sizes(figure), figure.own_error) for figure in FIGURES}
+        return {figure: scaling.examined(self.sizes(figure), figure.own_error, figure.steepest) for figure in FIGURES}
 
     def predict(self, figure: SizeFigure, documents: int) -> Estimate:
         """Return a figure at a number of documents, in the row's unit; its value is missing with a reason."""

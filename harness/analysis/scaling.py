@@ -11,6 +11,7 @@ The largest measured size is the exam: the law of the smaller ones must predict 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ MIN_SIZES = 4
 MOST_TIMES = 100
 # Standard deviation of the logarithm of a size's own error, of figures with a clock, and of counted ones.
 OWN_ERROR, COUNTED_ERROR = 0.05, 0.01
+# The largest power of n in a law of times, and in a law of memory or of an index, which store each document once.
+STEEPEST, STORED_STEEPEST = 1.5, 1.0
 # Twice the log-likelihood that a law may lose.  Chi-square's 95 % (3.84) holds the truth less often where it has no
 # constant, because none may be below 0; its 97.5 % holds 95 % there (``python -m benchmarks.coverage --only sizes``).
 _LOSS = 5.023886187314888
@@ -80,39 +83,41 @@ class Exam:
         return low is not None and high is not None and low <= self.measured <= high
 
 
-def growths() -> tuple[Growth, ...]:
-    """Return the forms of growth: logarithm, powers up to 1.5, and n log n."""
+@functools.cache
+def growths(steepest: float = STEEPEST) -> tuple[Growth, ...]:
+    """Return the forms of growth: logarithm, powers up to the steepest, and n log n if that is steeper than n."""
 
     def power(exponent: float) -> Growth:
         return Growth("n" if exponent == 1 else f"n^{exponent:g}", lambda n: n**exponent)
 
-    powers = (power(number / 20) for number in range(2, 31))
-    return Growth("log n", math.log), *powers, Growth("n log n", lambda n: n * math.log(n))
+    powers = [power(number / 20) for number in range(2, 31) if number / 20 <= steepest]
+    powers += [Growth("n log n", lambda n: n * math.log(n))] if steepest > 1 else []
+    return Growth("log n", math.log), *powers
 
 
-_GROWTHS = growths()
-
-
-def law(sizes: Sequence[MeasuredSize], own_error: float = OWN_ERROR) -> ScalingLaw:
+def law(sizes: Sequence[MeasuredSize], own_error: float = OWN_ERROR, steepest: float = STEEPEST) -> ScalingLaw:
     """Return the law that fits measured sizes best.
 
     Args:
         sizes: three or more, with figures above 0.
         own_error: of a size, besides the noise between processes.
+        steepest: the largest power of n.
     """
-    best = min((_Fit(growth, sizes, own_error) for growth in _GROWTHS), key=lambda fit: fit.loss)
+    best = min((_Fit(growth, sizes, own_error) for growth in growths(steepest)), key=lambda fit: fit.loss)
     return ScalingLaw(best.growth, *best.parameters)
 
 
-def predict(sizes: Sequence[MeasuredSize], documents: float, own_error: float = OWN_ERROR) -> Estimate:
+def predict(
+    sizes: Sequence[MeasuredSize], documents: float, own_error: float = OWN_ERROR, steepest: float = STEEPEST
+) -> Estimate:
     """Return a figure at another number of documents, with the 95 % interval of all laws that fit.
 
     Args:
         sizes: three or more, with figures above 0.
         documents: the size to predict.
-        own_error: as for :func:`law`.
+        own_error, steepest: as for :func:`law`.
     """
-    fits = [_Fit(growth, sizes, own_error) for growth in _GROWTHS]
+    fits = [_Fit(growth, sizes, own_error) for growth in growths(steepest)]
     least = min(fit.loss for fit in fits)
     best = next(fit for fit in fits if fit.loss == least)
     value = ScalingLaw(best.growth, *best.parameters).at(documents)
@@ -124,13 +129,13 @@ def predict(sizes: Sequence[MeasuredSize], documents: float, own_error: float = 
     return Estimate(value, low, high)
 
 
-def examine(sizes: Sequence[MeasuredSize], own_error: float = OWN_ERROR) -> Exam | None:
+def examine(sizes: Sequence[MeasuredSize], own_error: float = OWN_ERROR, steepest: float = STEEPEST) -> Exam | None:
     """Hold the largest size out, and predict it from the others; ``None``: there are too few."""
     ordered = sorted(sizes, key=lambda size: size.documents)
     if len(ordered) < MIN_SIZES:
         return None
     *smaller, largest = ordered
-    return Exam(largest.documents, predict(smaller, largest.documents, own_error), largest.mean)
+    return Exam(largest.documents, predict(smaller, largest.documents, own_error, steepest), largest.mean)
 
 
 @dataclass(frozen=True)
@@ -139,6 +144,7 @@ class ExaminedLaw:
 
     sizes: tuple[MeasuredSize, ...]
     own_error: float = OWN_ERROR
+    steepest: float = STEEPEST
     law: ScalingLaw | None = None
     exam: Exam | None = None
 
@@ -154,14 +160,17 @@ class ExaminedLaw:
         reason = self.reason
         if reason is None and documents > MOST_TIMES * self.sizes[-1].documents:
             reason = f"beyond {MOST_TIMES} times the largest measured size, {self.sizes[-1].documents:,} documents"
-        return Estimate(None, reason=reason) if reason else predict(self.sizes, documents, self.own_error)
+        if reason:
+            return Estimate(None, reason=reason)
+        return predict(self.sizes, documents, self.own_error, self.steepest)
 
 
-def examined(sizes: Sequence[MeasuredSize], own_error: float = OWN_ERROR) -> ExaminedLaw:
+def examined(sizes: Sequence[MeasuredSize], own_error: float = OWN_ERROR, steepest: float = STEEPEST) -> ExaminedLaw:
     """Return the law of measured sizes, in any order, with its exam."""
     ordered = tuple(sorted(sizes, key=lambda size: size.documents))
-    exam = examine(ordered, own_error)
-    return ExaminedLaw(ordered, own_error, law(ordered, own_error) if exam else None, exam)
+    exam = examine(ordered, own_error, steepest)
+    fitted = law(ordered, own_error, steepest) if exam else None
+    return ExaminedLaw(ordered, own_error, steepest, fitted, exam)
 
 
 class _Fit:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from harness import datasets
 from harness.datasets import Dataset, dataset_name
+from harness.driver.records import Outcome
 from harness.driver.update_plan import TRIALS
 from harness.errors import EngineError, FileError, counted, listed
 from harness.jobs import inputs
@@ -146,6 +147,8 @@ class _Estimator:
         self, cell: Cell, state: str, jobs: int, left: int, timing: DurationEstimate, build: DurationEstimate
     ) -> CellPlan:
         envelope, both = self.inputs.profiles[cell.profile], timing + build
+        # A suite may show what happens with too little memory.
+        foreseen = left and self.inputs.suite.expected(cell.system, cell.profile) is Outcome.OK
         return CellPlan(
             cell,
             state,
@@ -157,7 +160,7 @@ class _Estimator:
             published=timing.published,
             shipped=both.shipped,
             envelope=envelope,
-            peak_bytes=self._model.memory_bytes(cell.system, cell.dataset, self._documents(cell)) if left else None,
+            peak_bytes=self._model.memory_bytes(cell.system, cell.dataset, self._documents(cell)) if foreseen else None,
             memory_bytes=self.inputs.nominal_bytes.get(cell.profile, envelope.memory_bytes),
         )
 

@@ -60,6 +60,15 @@ def test_the_largest_size_examines_the_law() -> None:
     assert scaling.examine(measured(cliff, SIZES[:3])) is None, "three sizes leave no exam"
 
 
+def test_what_is_stored_grows_at_most_linearly() -> None:
+    sizes = [MeasuredSize(size, (130 + 1.5e-3 * size,)) for size in SIZES]
+    any_law, stored = (scaling.predict(sizes, 30_000_000, steepest=steepest) for steepest in (1.5, 1.0))
+    assert any_law.low is not None and stored.low is not None and any_law.high is not None and stored.high is not None
+    assert stored.low < 45_130 < stored.high < any_law.high
+    assert {growth.name for growth in scaling.growths(1.0)} < {growth.name for growth in scaling.growths()}
+    assert "n log n" not in {growth.name for growth in scaling.growths(1.0)}
+
+
 def test_counted_figures_have_narrower_intervals() -> None:
     sizes = [MeasuredSize(size, (1e-3 * size + 5,)) for size in SIZES]
     clock, counted = (scaling.predict(sizes, 3_000_000, error) for error in (scaling.OWN_ERROR, scaling.COUNTED_ERROR))

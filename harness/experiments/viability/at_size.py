@@ -70,7 +70,8 @@ def limits_at(
         )
     found = []
     for (system, dataset, cpus, gpus), limits in searched.items():
-        law = scaling.examined([MeasuredSize(size, (limit,)) for size, limit in limits.items()])
+        sizes = [MeasuredSize(size, (limit,)) for size, limit in limits.items()]
+        law = scaling.examined(sizes, steepest=scaling.STORED_STEEPEST)
         made = LimitAtSize(system, dataset, cpus, gpus, documents, law, law.predict(documents))
         found.append(_with_offer(made, snapshot, choice, architectures[system, dataset, cpus, gpus]))
     return found
