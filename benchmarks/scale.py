@@ -1,6 +1,6 @@
 """Measure harness itself at scale: ``python -m benchmarks.scale [DOCUMENTS] [QUERIES] [FOLDER]``; over an hour.
 
-10 million generated documents of MS MARCO's length and 100,000 queries of two rare words, each with one judgement, are
+10 million generated documents of MS MARCO's length and 100,000 queries of a rare word, each with one judgement, are
 generated, prepared, indexed by tantivy, PISA and Lucene, asked, judged, stored and reported.  A tenth of the documents
 is measured first.  This shows phases that are not linear, and memory that grows with the corpus.  FOLDER takes some
 2 GB for a million documents.
@@ -8,12 +8,15 @@ is measured first.  This shows phases that are not linear, and memory that grows
 
 from __future__ import annotations
 
+import gzip
+import itertools
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,7 +79,7 @@ def _measured(folder: Path, documents: int, queries: int) -> dict[str, _Phase]:
 
     kind = ("--documents", str(documents), "--max-tokens", "94", "--passage-tokens", "5-47")
     run("generate", [*harness, "generate", "larger", "--from", "scifact-1200", *kind, "--out", str(made)])
-    _add_queries(made, documents, queries)
+    _add_queries(made, queries)
     (folder / "scale.toml").write_text(_SUITE)
     time.sleep(3)  # a file that was written just now is hashed at each use
     run("prepare the corpus", [sys.executable, "-c", _PREPARE, str(made), str(cache)])
@@ -94,22 +97,16 @@ def _measured(folder: Path, documents: int, queries: int) -> dict[str, _Phase]:
     return phases
 
 
-def _add_queries(made: Path, documents: int, count: int) -> None:
-    """Add queries of a document's two longest words, which are rare, and judge that document."""
-    corpus = subprocess.Popen(["gzip", "-dc", str(made / "corpus.jsonl.gz")], stdout=subprocess.PIPE, text=True)
-    assert corpus.stdout is not None
-    left = count
+def _add_queries(made: Path, count: int) -> None:
+    """Add a query for each of the first documents, its rarest word among theirs, and judge that document."""
+    with gzip.open(made / "corpus.jsonl.gz", "rt", encoding="utf-8") as lines:
+        documents = [json.loads(line) for line in itertools.islice(lines, count)]
+    words = Counter(word for document in documents for word in set(document["text"].split()))
     with (made / "queries.jsonl").open("a") as queries, (made / "qrels.trec").open("a") as qrels:
-        for number, line in enumerate(corpus.stdout):
-            if number % (documents // count or 1) == 0:
-                document = json.loads(line)
-                words = sorted(set(document["text"].split()), key=len)[-2:]
-                queries.write(json.dumps({"_id": f"made{number}", "text": " ".join(words)}) + "\n")
-                qrels.write(f"made{number} 0 {document['_id']} 1\n")
-                if (left := left - 1) == 0:
-                    break
-    corpus.kill()
-    corpus.wait()
+        for number, document in enumerate(documents):
+            rarest = min(document["text"].split(), key=words.__getitem__)
+            queries.write(json.dumps({"_id": f"made{number}", "text": rarest}) + "\n")
+            qrels.write(f"made{number} 0 {document['_id']} 1\n")
 
 
 def _show(found: dict[int, dict[str, _Phase]]) -> None:
