@@ -2,7 +2,8 @@
 
 10 million documents of MS MARCO's length are generated, prepared and indexed by tantivy, PISA and Lucene, which answer
 1,000 of 100,000 judged queries of one word; tantivy answers all.  A fifth of the documents is measured first.  This
-shows phases that are not linear, and memory that grows with the corpus.  FOLDER takes some 2 GB for a million documents.
+shows phases that are not linear, and memory that grows with the corpus.  FOLDER takes some 2 GB for a million
+documents.
 """
 
 from __future__ import annotations
