@@ -58,8 +58,8 @@ def mixed(adapter: Adapter, spec: JobSpec, out: Output, hand: QuerySource, measu
 
     def closed_pass(number: int) -> None:
         nonlocal compiled_s
-        pause_collector()
         trial, queries = spec.first_trial + number, hand(number + 1)
+        pause_collector()
         before_ns = compiled_ns()
         with out.phase(f"trial-{trial}", len(queries)) as phase:
             phase.claimed_ns = runner.one_by_one(trial, queries)

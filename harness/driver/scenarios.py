@@ -298,8 +298,8 @@ def closed_loop(adapter: Adapter, spec: JobSpec, out: Output, hand: QuerySource,
     run_warmup(ask, spec, out, compiled_ns, measured)
     compiled_s = 0.0
     for number in range(spec.trials):
-        pause_collector()  # walk what warm-up left once, not after each query
         trial, queries = spec.first_trial + number, hand(number + 1)
+        pause_collector()  # walk what warm-up left, and the queries, once and not after each query
         before_ns = compiled_ns()
         with out.phase(f"trial-{trial}", len(queries)) as phase:
             phase.claimed_ns = ask(trial, queries)

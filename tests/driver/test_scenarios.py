@@ -162,6 +162,24 @@ def test_garbage_collector_is_off_while_a_query_runs(tmp_path: Path, clock: Cloc
     run(tmp_path, timed(clock, Looking), spec())
 
 
+def test_collections_between_queries_do_not_walk_the_queries_of_a_trial(tmp_path: Path, clock: Clock) -> None:
+    """With 100,000 queries each collection would take milliseconds, beside searches of microseconds."""
+    given = spec()
+    walked: list[bool] = []
+
+    class Looking(Timed):
+        def search(self, query: str, k: int) -> Sequence[Hit]:
+            if query.startswith("text"):
+                walked.append(any(type(each) is Query for each in gc.get_objects()))
+            return super().search(query, k)
+
+    def hand(number: int) -> list[Query]:
+        return [replace(query) for query in planned_queries(given, number)]  # as a file gives them
+
+    run(tmp_path, timed(clock, Looking), given, hand)
+    assert len(walked) >= 3 * len(SAMPLE) and not any(walked[: 3 * len(SAMPLE)])
+
+
 class Batched(Timed):
     """A batch takes 5 ms whatever its size."""
 

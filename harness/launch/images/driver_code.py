@@ -22,6 +22,7 @@ ALIKE: dict[int, tuple[str, ...]] = {
         "a7f626930623448cee6ff1bc7bac325a2524599bf623e2204c49aa6940dd16e3",
         "7909fc5eac49b910661b4ce4f6d80e806f2b282e1b24bb4218407e9e921000eb",
         "a4a3c448ebb411c1c0345f1884c8c2a0abd1293fdc219806b664744e6e72f35a",
+        "92ce74bfbd8a4c360da9bf6aacbecf6942259863eec3ce2bb5c64389335588ad",
     ),
 }
 
