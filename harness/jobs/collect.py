@@ -273,10 +273,7 @@ def _judge(
         what = "the job" if ended.exit_code == KILLED else "one of its processes"
         return Outcome.OOM, f"the kernel killed {what} at the memory limit of {limit} MiB"
     if ended.lacked_memory(job.spec.envelope.memory_bytes):
-        return (
-            Outcome.OOM,
-            f"killed (exit code {KILLED}) as the kernel does for lack of memory; the limit is {limit} MiB",
-        )
+        return Outcome.OOM, f"killed (exit code {KILLED}) with its memory at the limit of {limit} MiB"
     if ended.stopped:
         return _stopped(job, ended, ended.stopped)
     if measurement is None:

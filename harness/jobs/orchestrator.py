@@ -6,7 +6,7 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -14,7 +14,7 @@ from harness import filesystem, untrusted
 from harness.datasets import Dataset
 from harness.driver.records import MAX_PROBES, JobSpec, Outcome, Updates, to_json
 from harness.driver.update_plan import moved_documents
-from harness.errors import ImageError, JobError, MissingWeights, StoreError, counted, listed
+from harness.errors import EngineError, ImageError, JobError, MissingWeights, StoreError, counted, listed
 from harness.jobs import environment, indexes, preflight
 from harness.jobs.collect import CollectedJob, build_result, collect
 from harness.jobs.indexes import Index
@@ -152,6 +152,8 @@ def run_suite(inputs: Inputs, options: RunOptions, launcher: Launcher) -> RunSum
                 ended = _measure(run, again, progress)
             finished += ended
             keys = _answering(run, finished)
+        with suppress(EngineError):  # which all results have outlived
+            launcher.sweep()  # the engine may have made a dead run's container after the first look
         return RunSummary(done_before, tuple(finished), keys)
 
 

@@ -143,7 +143,6 @@ class TrialTimes:
 class LaunchEnd:
     """End of a job, observed from outside; ``oom_kills`` and ``throttled_periods`` are the cgroup's counters.
 
-    ``host_kills`` counts all processes on the host that the kernel killed for lack of memory during the job.
     Of a service all of this is the server's, and ``server`` holds the limits in force in its container, as read from
     inside; ``None``: it did not say.
 
@@ -166,14 +165,13 @@ class LaunchEnd:
     handed: tuple[TrialTimes, ...] = ()
     ready_s: float | None = None
     server: EffectiveEnvelope | None = None
-    host_kills: int = 0
 
     def lacked_memory(self, limit_bytes: int) -> bool:
         """Return whether the kernel killed it, or one of its processes, at its memory limit."""
-        # An engine may miss the flag.  The counter and the last peak may be gone with the cgroup before they are read.
+        # Old engines on cgroup v2 miss the flag, and the counter went with the cgroup before we could read it.
         at_limit = (self.memory.peak_cgroup_bytes or 0) >= _AT_LIMIT * limit_bytes
         killed = limit_bytes > 0 and self.exit_code == KILLED and not self.stopped
-        return bool(self.oom_killed or self.oom_kills or (killed and (at_limit or self.host_kills > 0)))
+        return bool(self.oom_killed or self.oom_kills or (killed and at_limit))
 
 
 class Launcher(ABC):

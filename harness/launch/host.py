@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
-import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,7 +12,6 @@ from pathlib import Path
 
 import psutil
 
-from harness.driver.procfs import read_text
 from harness.driver.records import Envelope
 from harness.launch.monitor import gpu
 from harness.results.schema import Placement
@@ -30,12 +28,6 @@ def cpus() -> int:
 def memory_bytes() -> int:
     """Return the physical memory of the host."""
     return psutil.virtual_memory().total
-
-
-def memory_kills() -> int:
-    """Return how many processes the kernel has killed at a container's limit or because the host's memory was full."""
-    found = re.search(r"^oom_kill (\d+)$", read_text(Path("/proc/vmstat")) or "", re.MULTILINE)
-    return int(found[1]) if found else 0
 
 
 def cannot_provide(envelope: Envelope) -> str | None:

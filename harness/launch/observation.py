@@ -37,7 +37,6 @@ class ObservedJob:
 
     def begin(self) -> None:
         """Start the job's clock; to be called just before the job."""
-        self._kills = host.memory_kills()
         self._started, self._watch = time.monotonic(), JobWatch(self._job)
 
     def reach(self, phase: str, ended: threading.Event) -> StopReason | None:
@@ -76,7 +75,6 @@ class ObservedJob:
             exit_code=exit_code,
             oom_killed=oom_killed,
             oom_kills=sampler.oom_kills,
-            host_kills=host.memory_kills() - self._kills,
             throttled_periods=sampler.throttled_periods,
             stopped=stopped,
             memory=sampler.memory(),
