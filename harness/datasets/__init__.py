@@ -107,7 +107,7 @@ def is_here(location: DatasetLocation) -> bool:
 
 @dataclass(frozen=True)
 class CorpusToMake:
-    """A dataset at another size, whose corpus is still to be made; its rough size.  ``whole``: the dataset itself."""
+    """A dataset at another size whose corpus is still to be made; ``whole`` is the dataset as it is."""
 
     whole: Dataset
     documents: int

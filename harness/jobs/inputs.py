@@ -241,15 +241,8 @@ def gather(
         cells = [cell for cell in cells if cell in options.cells]
         if not cells:
             raise UsageError(f"the suite {suite.name} declares no contested cell; name a suite that declares them")
-    declared, to_make = suite.datasets, dict[str, CorpusToMake]()
+    declared, to_make = (suite.datasets, {}) if absent is None else _here(suite, options, without)
     if absent is not None:
-        to_make = _to_make(suite, options, without)
-        declared = tuple(
-            name
-            for name in declared
-            if dataset_name(name) not in {*without, *to_make}
-            and datasets.is_here(datasets.find(name, options.suite_dir))
-        )
         here = set(map(dataset_name, declared))
         absent += [cell for cell in cells if cell.dataset not in here]
         cells = [cell for cell in cells if cell.dataset in here]
@@ -286,21 +279,28 @@ def gather(
     return inputs
 
 
-def _to_make(suite: Suite, options: RunOptions, without: Collection[str]) -> dict[str, CorpusToMake]:
-    """Return the corpora of other sizes that no result needs yet and that are not in the cache, by dataset."""
+def _here(
+    suite: Suite, options: RunOptions, without: Collection[str]
+) -> tuple[tuple[str, ...], dict[str, CorpusToMake]]:
+    """Return the declared datasets that can be loaded, and by name those whose corpora are still to be made."""
 
     @functools.cache
     def load_whole(name: str) -> Dataset:
         return datasets.load_named(name, options.suite_dir, options.cache)
 
-    found = {}
+    here, unmade = [], {}
     for declared in suite.datasets:
         name = dataset_name(declared)
-        here = name not in without and datasets.is_here(datasets.find(declared, options.suite_dir))
-        # Whether a stored job is done depends on its corpus.
-        if here and not any((options.results / suite.name).glob(f"*/{name}")):
-            found[name] = datasets.to_make(declared, options.suite_dir, options.cache, load_whole)
-    return {name: corpus for name, corpus in found.items() if corpus is not None}
+        if name in without or not datasets.is_here(datasets.find(declared, options.suite_dir)):
+            continue
+        # Whether a stored job is done depends on its corpus, so that one is made.
+        measured = any((options.results / suite.name).glob(f"*/{name}"))
+        corpus = None if measured else datasets.to_make(declared, options.suite_dir, options.cache, load_whole)
+        if corpus is None:
+            here.append(declared)
+        else:
+            unmade[name] = corpus
+    return tuple(here), unmade
 
 
 def check_launcher(suite: Suite, launcher: Launcher | None) -> None:
@@ -388,7 +388,7 @@ def _systems(suite: Suite, names: Iterable[str]) -> dict[str, System]:
 
 
 def _check_curves(suite: Suite, systems: Mapping[str, System]) -> None:
-    """Refuse curves whose systems differ in more than numbers: there is no point between two models or two texts."""
+    """Refuse curves whose systems differ in more than numbers: a curve has no points between two models or texts."""
     for curve in suite.curve.keys() & (catalog.systems(wrong={}) if suite.curve else {}):
         raise UsageError(f"[curve]: {curve} is the name of a system; choose another")
     for curve, names in suite.curve.items():

@@ -154,8 +154,8 @@ def _examine(
             yield Shortage(reason, images[name][1])
     if text := lack_of_memory(plan.cells):
         yield Shortage(text)
-    image_bytes = _image_bytes([system for system, _ in images.values()], launcher)
-    yield from _lack_of_room(_room(plan, image_bytes, options, launcher), options)
+    needed = _Room(_image_bytes([system for system, _ in images.values()], launcher))
+    yield from _lack_of_room(needed | _room(plan, options, launcher), options)
 
 
 def disk_needed(plans: Sequence[tuple[SuitePlan, RunOptions]], launcher: Launcher) -> str | None:
@@ -165,7 +165,7 @@ def disk_needed(plans: Sequence[tuple[SuitePlan, RunOptions]], launcher: Launche
     for plan, options in plans:
         cells = [cell for cell, reason in _cannot(plan, launcher).items() if reason is None]
         images |= {name: system for name, (system, _) in _missing_images(plan.inputs, cells, launcher).items()}
-        needed |= _room(plan, 0, options, launcher)
+        needed |= _room(plan, options, launcher)
     needed |= _Room(_image_bytes(images.values(), launcher))
     unknown = "" if all(plan.engine for plan, _ in plans) else ", without images"
     return f"disk: up to {needed}{unknown}; {_size(_free(plans[0][1].cache))} free" if needed.bytes else None
@@ -250,7 +250,7 @@ class _Room:
         return f"{_size(self.bytes)} ({', '.join(parts)})" if len(parts) > 1 else "".join(parts)
 
 
-def _room(plan: SuitePlan, image_bytes: int, options: RunOptions, launcher: Launcher) -> _Room:
+def _room(plan: SuitePlan, options: RunOptions, launcher: Launcher) -> _Room:
     """Return the room that corpora and indexes to make may take: indexes by shipped ones, else by the corpus."""
     sizes: dict[str, int] = {}
     for job in plan.jobs if launcher.needs_indexes else ():
@@ -272,7 +272,7 @@ def _room(plan: SuitePlan, image_bytes: int, options: RunOptions, launcher: Laun
             shipped = shipped_runs().index_bytes(part.name, cell.dataset, documents)
             size = shipped or indexes.bytes_of_corpus(corpora.get(cell.dataset, 0))
             sizes[f"{part.build_inputs} {cell.dataset}"] = size
-    return _Room(image_bytes, sizes, corpora)
+    return _Room(0, sizes, corpora)
 
 
 def _lack_of_room(needed: _Room, options: RunOptions) -> Iterator[Shortage]:

@@ -63,7 +63,11 @@ harness report quickstart                   # the table; --wide, --format html a
 harness explain bm25 --results quickstart   # how each number was made, and what is in doubt
 harness verify quickstart                   # its seals and checksums
 make reference                              # measures it again, on a machine that does nothing else
-```"""
+```
+
+`results/published/growth.csv` has build time, index and memory of some systems at 3,000 to a million
+[generated documents](../method/sizes.md#an-example). `harness plan` estimates a first run by them;
+`python -m scripts.growth RESULTS` writes them."""
 
 
 def _scores(published: Published, follows: Snapshot) -> str:
