@@ -58,6 +58,8 @@ _STEP = re.compile(r"(?:Step|(?P<stage>\[\d+/\d+\] )?STEP) (?P<number>\d+)/(?P<a
 # The exit code of a step, in the words of Docker and of Podman.
 _EXIT = r" (?:code:|exit status) "
 _COLOURS = re.compile("\x1b\\[[0-9;]*m")
+# The engine's words when a step's image, which it took from its cache, was removed with another image.
+_STEP_GONE = re.compile("(failed to get digest|unknown parent image ID|No such image:) sha256:")
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,10 @@ class Image:
 
 class _NeedsWholeEngine(ImageError):
     """A system's files cannot be made ready in the lean image of its engine."""
+
+
+class _StepGone(ImageError):
+    """A step's image was removed during the build."""
 
 
 def _check_made_for(system: System) -> None:
@@ -292,7 +298,12 @@ class ImageBuilder:
             if target.hash_inputs(target.system) != target.recipe:
                 raise ImageError(f"{target.owner}: its files were edited while they were packed; run this again")
             packed.seek(0)
-            self.run_build(target, packed, arguments, labels)
+            try:
+                self.run_build(target, packed, arguments, labels)
+            except _StepGone:
+                log.info(f"{target.owner}: the engine removed an image that the build needed; building again")
+                packed.seek(0)
+                self.run_build(target, packed, arguments, labels)
         made = self._find(target)
         if made is None:
             raise ImageError(f"{target.owner}: the image that was just built is gone; run this again")
@@ -351,7 +362,7 @@ class ImageBuilder:
             place = (built.place_of_step(int(number["number"])) if number and counted else None) or target.dockerfile
             at = f" at {step[number.end() :][:80]!r}" if number else ""
             whole = re.search(f"{_EXIT}{WHOLE_ENGINE}$", words)
-            error = _NeedsWholeEngine if whole else ImageError
+            error = _NeedsWholeEngine if whole else _StepGone if _STEP_GONE.search(last[-1]) else ImageError
             raise error(f"{place}: the image of {target.owner} failed{at}: {output}; the whole log is {log_file}")
 
 

@@ -388,6 +388,29 @@ def test_concurrent_builds_make_one_image(
 
 
 @pytest.mark.docker
+def test_a_build_whose_step_was_removed_is_done_again(
+    built: docker.DockerClient, toy: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Two builds share the engine's steps: one image's removal may take a step of the other away.
+    lost = f"failed to get digest sha256:{'0' * 64}: open /imagedb/content: no such file or directory"
+    events, calls = builder.engine_build.events, []
+
+    def first_fails(*call: Any) -> Iterator[dict[str, Any]]:
+        calls.append(call)
+        if len(calls) > 1:
+            return events(*call)
+        call[1].read()  # as the engine does
+        return iter([{"stream": "Step 1/2 : RUN x"}, {"error": lost}])
+
+    monkeypatch.setattr(builder.engine_build, "events", first_fails)
+    assert builder.ImageBuilder(built, tmp_path).ensure_engine(toy).size_bytes
+    assert len(calls) == 2
+    monkeypatch.setattr(builder.engine_build, "events", lambda *_: iter([{"error": lost}]))
+    with pytest.raises(ImageError, match="failed to get digest"):
+        builder.ImageBuilder(built, tmp_path).ensure(toy)
+
+
+@pytest.mark.docker
 def test_build_does_not_block_other_images(built: docker.DockerClient, toy: System, tmp_path: Path) -> None:
     with filesystem.cache_lock(tmp_path, "harness-engine-other"), filesystem.cache_lock(tmp_path, "harness-other"):
         assert builder.ImageBuilder(built, tmp_path).ensure(toy).size_bytes
