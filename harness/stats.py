@@ -7,7 +7,7 @@ The unit of inference is the query: five trials of 1,000 queries are not 5,000 i
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -31,6 +31,7 @@ Ints = NDArray[np.int64]
 
 # LoadGen's confidence for a claim "at most".
 BOUND_CONFIDENCE = 0.99
+_BLOCK_WEIGHTS = 1 << 22  # weights in memory at once: 32 MiB
 
 
 @dataclass(frozen=True)
@@ -355,6 +356,24 @@ def _root(variance: float, reason: str | None = None) -> Estimate:
 def draw_weights(queries: int, resamples: int, seed: int) -> Ints:
     """Draw each query's weight in each resample, shape (resamples, queries): the same for every system."""
     return np.random.default_rng(seed).multinomial(queries, np.full(queries, 1 / queries), size=resamples)
+
+
+def weight_blocks(groups: Ints, resamples: int, seed: int) -> Iterator[Floats]:
+    """Draw as ``draw_weights`` does, each group of queries apart; yield blocks of shape (some resamples, queries).
+
+    Args:
+        groups: each query's group, numbered from 0, shape (queries,).
+        resamples: how many, over all blocks.
+        seed: of group 0; of each further one, 1 more.
+    """
+    members = [np.flatnonzero(groups == number) for number in range(groups.max() + 1)]
+    draws = [(np.random.default_rng(seed + number), np.full(len(at), 1 / len(at))) for number, at in enumerate(members)]
+    block = max(_BLOCK_WEIGHTS // len(groups), 1)
+    for first in range(0, resamples, block):
+        weights = np.empty((min(block, resamples - first), len(groups)))
+        for at, (random, equal) in zip(members, draws, strict=True):
+            weights[:, at] = random.multinomial(len(at), equal, size=len(weights))
+        yield weights
 
 
 def ranks(

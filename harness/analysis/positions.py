@@ -319,7 +319,8 @@ def slope(starts: Floats, scores: Floats, seed: int = SEED, resamples: int = RES
     value = float(_slopes(np.ones((1, len(starts))), starts, scores)[0])
     if len(starts) < INTERVAL_MIN_QUERIES:
         return Estimate(value, reason=f"an interval needs {INTERVAL_MIN_QUERIES} queries, there are {len(starts)}")
-    drawn = _slopes(stats.draw_weights(len(starts), resamples, seed).astype(np.float64), starts, scores)
+    blocks = stats.weight_blocks(np.zeros(len(starts), dtype=np.int64), resamples, seed)
+    drawn = np.concatenate([_slopes(weights, starts, scores) for weights in blocks])
     drawn = drawn[np.isfinite(drawn)]
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(drawn, (tail, 1 - tail))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from harness.estimate import CONFIDENCE, INTERVAL_MIN_QUERIES, Z
 from harness.evaluation.per_query import PerQuery
-from harness.stats import Floats, draw_weights, median
+from harness.stats import Floats, median, weight_blocks
 
 Signs = NDArray[np.int8]
 # Comparison of one row with another on an axis.
@@ -67,11 +67,11 @@ def aligned(rows: Sequence[PerQuery | None], measure: str) -> tuple[Floats, Floa
 
 def resample(accuracy: Floats, latency_s: Floats, seed: int, resamples: int = RESAMPLES) -> Resampled:
     """Draw queries with replacement, the same draws for every row; draw judged and unjudged queries apart."""
-    judged = np.isfinite(accuracy).any(axis=1)
-    weights = np.zeros((resamples, len(accuracy)))
-    for number, part in enumerate(filter(np.any, (judged, ~judged))):  # as many judged queries as the sample has
-        weights[:, part] = draw_weights(int(part.sum()), resamples, seed + number)
-    return Resampled(_means(weights, accuracy), _means(weights, latency_s))
+    _, groups = np.unique(~np.isfinite(accuracy).any(axis=1), return_inverse=True)
+    blocks = weight_blocks(groups, resamples, seed)  # as many judged queries as the sample has
+    means = [(_means(weights, accuracy), _means(weights, latency_s)) for weights in blocks]
+    of_accuracy, of_latency = zip(*means, strict=True)
+    return Resampled(np.concatenate(of_accuracy), np.concatenate(of_latency))
 
 
 def _means(weights: Floats, values: Floats) -> Floats:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from harness import stats
 from harness.analysis import resampling
 from harness.analysis.resampling import BETTER, EQUAL, UNDECIDED, WORSE
 from harness.evaluation.per_query import PerQuery
@@ -46,6 +47,19 @@ def test_draws_have_as_many_judged_queries_as_the_sample() -> None:
     np.testing.assert_allclose(drawn.latency_s, 0.01)
     few[10] = np.nan
     assert resampling.aligned([per_query("a", few)], "RR@10") is None
+
+
+def test_blocks_of_draws_are_the_same_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = np.where(np.arange(QUERIES) % 3 > 0, HARD, np.nan)
+    found = resampling.aligned([per_query("a", few)], "RR@10")
+    assert found is not None
+    whole = resampling.resample(*found, seed=1)
+    monkeypatch.setattr(stats, "_BLOCK_WEIGHTS", 7 * QUERIES)
+    groups = np.zeros(QUERIES, dtype=np.int64)
+    blocks = list(stats.weight_blocks(groups, 100, seed=1))
+    assert [len(block) for block in blocks] == [7] * 14 + [2]
+    np.testing.assert_array_equal(np.concatenate(blocks), stats.draw_weights(QUERIES, 100, seed=1))
+    np.testing.assert_allclose(resampling.resample(*found, seed=1).accuracy, whole.accuracy, rtol=1e-12)
 
 
 @pytest.mark.parametrize("found", [[], [None], [per_query("a", HARD), None], [per_query("a", HARD[:5], IDS[:5])]])
