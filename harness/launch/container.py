@@ -31,6 +31,7 @@ from harness.filesystem import this_process
 from harness.launch.base import LaunchRequest, Prepared, StopReason, thread_environment
 from harness.launch.connection import engine_errors
 from harness.launch.images import emulation, platforms
+from harness.launch.monitor import kernel_log
 from harness.launch.monitor.sources import CgroupSource, JobSource
 from harness.results.schema import Placement
 from harness.untrusted import max_output_bytes, one_line
@@ -212,7 +213,8 @@ class JobContainer:
         self._container.reload()
         state = self._container.attrs["State"]
         # The engine keeps no more of it than `create_arguments` allows.
-        return ContainerEnd(state["ExitCode"], bool(state["OOMKilled"]), self._container.logs()[-LOG_BYTES:])
+        killed = bool(state["OOMKilled"] or (state["ExitCode"] and kernel_log.has_kill(self.id)))
+        return ContainerEnd(state["ExitCode"], killed, self._container.logs()[-LOG_BYTES:])
 
 
 @contextmanager

@@ -88,6 +88,7 @@ OWN = {
     "launch/images/engine_build": "what the Docker engine answers; a build's words come as its JSON",
     "launch/images/emulation": "the kernel's files",
     "launch/monitor/canary": "the kernel's files",
+    "launch/monitor/kernel_log": "the kernel's log",
     "launch/monitor/instructions": "the kernel's counters",
     "launch/monitor/sources": "the kernel's files",
     "launch/podman": "the log of a service that it has started",
