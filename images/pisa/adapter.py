@@ -5,12 +5,14 @@ Mallia, Siedlaczek, Mackenzie, Suel, *PISA: Performant Indexes and Search for Ac
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from ctypes import CDLL
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy
@@ -64,7 +66,9 @@ class Pisa(Adapter):
         postings.finish()
         for names, mapped in (("fwd.documents", "fwd.doclex"), ("fwd.terms", "fwd.termlex")):
             _pisathon.build_binlex(str(index_dir / names), str(index_dir / mapped))
-        self._open(index_dir)
+        with TemporaryDirectory(dir=index_dir) as scratch:
+            os.environ["TMPDIR"] = scratch  # PISA writes the whole index there first, and /tmp is small
+            self._open(index_dir)
         for name in _MADE_OF:
             (index_dir / name).unlink()
         built_with.write(index_dir, self._facts())

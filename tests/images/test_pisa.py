@@ -120,6 +120,22 @@ say([hit.doc_id for hit in some.search("ice", 3)])
     assert probe("pisa", lines) == [[], ["b"]]
 
 
+def test_build_needs_no_room_elsewhere(probe: Probe) -> None:
+    """PISA writes its postings once more while it compresses them: /tmp has 64 MiB."""
+    lines = f"""{BUILT}
+import os
+used, prepare = [], adapter._pisathon.prepare_index
+def seen(*given, **more):
+    used.append(os.environ.get("TMPDIR"))
+    return prepare(*given, **more)
+adapter._pisathon.prepare_index = seen
+made("own", [Document("a", "", "ice")])
+say(str(Path(used[0]).parent.relative_to(index.parent)))
+say(sorted(path.name for path in (index.parent / "own").iterdir() if path.is_dir()))
+"""
+    assert probe("pisa", lines) == ["own", []]
+
+
 def test_index_is_the_same_however_many_postings_are_sorted_at_once(probe: Probe) -> None:
     lines = f"""{BUILT}
 import random
