@@ -78,7 +78,7 @@ def _measured(folder: Path, documents: int, queries: int) -> dict[str, _Phase]:
         print(f"{documents:,} documents: {name}: {phases[name]}", flush=True)
 
     kind = ("--documents", str(documents), "--max-tokens", "94", "--passage-tokens", "5-47")
-    run("generate", [*harness, "generate", "larger", "--from", "scifact-1200", *kind, "--out", str(made)])
+    run("generate", [*harness, "generate", "larger", "--from", "scifact", *kind, "--out", str(made)])
     _add_queries(made, queries)
     for name, (systems, sample_size) in _SUITES.items():
         text = f"systems = {json.dumps(systems)}\n{_SUITE}sample_size = {min(sample_size, queries)}\n"
