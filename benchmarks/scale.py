@@ -1,4 +1,4 @@
-"""Measure harness itself at scale: ``python -m benchmarks.scale [DOCUMENTS] [QUERIES] [FOLDER]``; 40 minutes.
+"""Measure harness itself at scale: ``python -m benchmarks.scale [DOCUMENTS] [QUERIES] [FOLDER]``; 45 minutes.
 
 10 million documents of MS MARCO's length are generated, prepared and indexed by tantivy, PISA and Lucene, which answer
 1,000 of 100,000 judged queries of one word; tantivy answers all.  A fifth of the documents is measured first.  This
