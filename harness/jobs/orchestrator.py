@@ -152,7 +152,7 @@ def run_suite(inputs: Inputs, options: RunOptions, launcher: Launcher) -> RunSum
                 ended = _measure(run, again, progress)
             finished += ended
             keys = _answering(run, finished)
-        with suppress(EngineError):  # which all results have outlived
+        with suppress(EngineError):  # all results are stored by now
             launcher.sweep()  # the engine may have made a dead run's container after the first look
         return RunSummary(done_before, tuple(finished), keys)
 

@@ -168,7 +168,7 @@ class LaunchEnd:
 
     def lacked_memory(self, limit_bytes: int) -> bool:
         """Return whether the kernel killed it, or one of its processes, at its memory limit."""
-        # Old engines on cgroup v2 miss the flag, and the counter went with the cgroup before we could read it.
+        # An engine may miss the flag, the counter goes with the cgroup, and not every user may read the kernel's log.
         at_limit = (self.memory.peak_cgroup_bytes or 0) >= _AT_LIMIT * limit_bytes
         killed = limit_bytes > 0 and self.exit_code == KILLED and not self.stopped
         return bool(self.oom_killed or self.oom_kills or (killed and at_limit))

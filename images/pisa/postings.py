@@ -1,6 +1,6 @@
 """Postings in PISA's uncompressed format, inverted in runs on disk.
 
-Memory holds the vocabulary, the lengths of documents and one run.
+Memory holds the vocabulary and one run.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ class Postings:
         self._folder = folder
         self._vocabulary: dict[str, int] = {}  # in the order of coming
         self._terms, self._counts, self._distinct = array("i"), array("I"), array("I")
-        self._lengths = array("I")
+        self._lengths, self._documents = array("I"), 0
         self._runs: list[_Run] = []
+        self._sizes = (folder / "inv.sizes").open("wb")
+        self._sizes.write(bytes(4))  # the number of documents, once it is known
         self._ids = (folder / "fwd.documents").open("w", encoding="utf-8")
 
     def add(self, doc_id: str, tokens: Sequence[str]) -> None:
@@ -45,12 +47,14 @@ class Postings:
             self._end_run()
 
     def _end_run(self) -> None:
-        first = len(self._lengths) - len(self._distinct)
-        rows = numpy.arange(first, len(self._lengths), dtype=numpy.uint32)
+        first, self._documents = self._documents, self._documents + len(self._lengths)
+        rows = numpy.arange(first, self._documents, dtype=numpy.uint32)
         terms, distinct, counts = map(numpy.asarray, (self._terms, self._distinct, self._counts))
         path = self._folder / f"run{len(self._runs)}"
         self._runs.append(_Run(path, terms, numpy.repeat(rows, distinct), counts))
+        self._lengths.tofile(self._sizes)
         self._terms, self._counts, self._distinct = array("i"), array("I"), array("I")
+        self._lengths = array("I")
 
     def finish(self) -> None:
         """Merge the runs, and write what remains."""
@@ -59,15 +63,19 @@ class Postings:
             self._terms, self._counts, self._distinct[0] = array("i", [0]), array("I", [1]), 1
         if self._terms:
             self._end_run()
+        self._lengths.tofile(self._sizes)  # of documents without terms, which come last
+        documents = numpy.uint32(self._documents + len(self._lengths))
+        self._sizes.seek(0)
+        self._sizes.write(documents.tobytes())
+        self._sizes.close()
         self._ids.close()
         names = sorted(self._vocabulary)
         (self._folder / "fwd.terms").write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
         order = numpy.array([self._vocabulary[name] for name in names])
-        with (self._folder / "inv.docs").open("wb") as documents, (self._folder / "inv.freqs").open("wb") as counts:
-            numpy.array([1, len(self._lengths)], dtype=numpy.uint32).tofile(documents)
+        with (self._folder / "inv.docs").open("wb") as found, (self._folder / "inv.freqs").open("wb") as counts:
+            numpy.array([1, documents], dtype=numpy.uint32).tofile(found)
             for terms in self._groups(order):
-                self._write(terms, documents, counts)
-        numpy.insert(numpy.asarray(self._lengths), 0, len(self._lengths)).tofile(self._folder / "inv.sizes")
+                self._write(terms, found, counts)
         for run in self._runs:
             run.path.unlink()
 

@@ -67,7 +67,7 @@ make reference                              # measures it again, on a machine th
 
 `results/published/growth.csv` has build time, index and memory of some systems at 3,000 to a million
 [generated documents](../method/sizes.md#an-example). `harness plan` estimates a first run by them;
-`python -m scripts.growth RESULTS` writes them."""
+`python -m scripts.growth RESULTS` writes the file."""
 
 
 def _scores(published: Published, follows: Snapshot) -> str:

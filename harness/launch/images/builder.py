@@ -58,7 +58,7 @@ _STEP = re.compile(r"(?:Step|(?P<stage>\[\d+/\d+\] )?STEP) (?P<number>\d+)/(?P<a
 # The exit code of a step, in the words of Docker and of Podman.
 _EXIT = r" (?:code:|exit status) "
 _COLOURS = re.compile("\x1b\\[[0-9;]*m")
-# The engine's words when a step's image, which it took from its cache, was removed with another image.
+# The engine's words when somebody removed the image of a step that it took from its cache.
 _STEP_GONE = re.compile("(failed to get digest|unknown parent image ID|No such image:) sha256:")
 
 
@@ -301,7 +301,7 @@ class ImageBuilder:
             try:
                 self.run_build(target, packed, arguments, labels)
             except _StepGone:
-                log.info(f"{target.owner}: the engine removed an image that the build needed; building again")
+                log.info(f"{target.owner}: the engine lost the image of a cached step; building again")
                 packed.seek(0)
                 self.run_build(target, packed, arguments, labels)
         made = self._find(target)
