@@ -68,6 +68,7 @@ def test_what_cannot_be_told_says_what_would_tell() -> None:
     assert (few.answer, few.reason) == (Answer.CANNOT_TELL, "an interval needs 3 whole processes, there are 2")
 
 
+@pytest.mark.slow
 def test_the_trials_asked_for_decide_in_four_of_five_measurements() -> None:
     rng = np.random.default_rng(11)
 
@@ -81,6 +82,7 @@ def test_the_trials_asked_for_decide_in_four_of_five_measurements() -> None:
     assert 7 <= count <= 25 and told.count(Answer.WORSE) / 300 > 0.75
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("figure", ["cpu", LATENCY, "nDCG@10"])
 def test_of_no_change_one_in_twenty_is_called_worse_at_most(figure: str) -> None:
     rng, wrong, wanted = np.random.default_rng(5), 0, condition(0.0)
@@ -102,6 +104,7 @@ def test_of_no_change_one_in_twenty_is_called_worse_at_most(figure: str) -> None
     assert wrong <= 0.05 * samples
 
 
+@pytest.mark.slow
 def test_many_conditions_together_need_more_to_call_one_worse() -> None:
     made = pair(b=times(1.075))
     assert answer(made, condition()).answer is Answer.WORSE

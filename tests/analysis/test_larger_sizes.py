@@ -135,6 +135,7 @@ def test_failed_sizes_and_other_profiles_are_not_in_a_group() -> None:
     assert [row.index.documents for row in group.systems[0].rows] == list(SIZES[:3])
 
 
+@pytest.mark.slow
 def test_the_order_flips_where_the_costs_cross(priced: Callable[[Row], Row]) -> None:
     rows = [*rows_of("even", steady, flat), *rows_of("grows", lambda n: 0.001 + 1e-6 * n, flat)]
     (group,) = larger_sizes.groups(rows, {})
@@ -161,6 +162,7 @@ def test_a_system_outgrows_the_memory_of_its_profile() -> None:
     assert larger_sizes.outgrown(system, GIB, 200_000) is None
 
 
+@pytest.mark.slow
 def test_the_answer_names_machines_flips_and_what_is_not_predicted(priced: Callable[[Row], Row]) -> None:
     failing = rows_of("fails", lambda n: linear(n) * (5 if n > 200_000 else 1), flat)
     rows = [*rows_of("even", steady, growing), *rows_of("grows", linear, flat), *failing]

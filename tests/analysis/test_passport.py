@@ -51,6 +51,7 @@ def sealed(raw: dict[str, Any]) -> dict[str, Any]:
     return {**raw, "seal": seals.of(raw)}
 
 
+@pytest.mark.slow
 def test_a_row_has_the_same_figures_and_the_same_cost_without_its_samples(results: Path, tmp_path: Path) -> None:
     path = put(tmp_path / "bm25.yaml", entry(results))
     (whole,), (alone,) = [row for row in priced(results) if row.system == "bm25"], priced(path)
@@ -68,6 +69,7 @@ def test_a_row_has_the_same_figures_and_the_same_cost_without_its_samples(result
     assert alone.isolation.marked("1 CPU") == "1 CPU (passport)" and passport.NOTE in alone.notes
 
 
+@pytest.mark.slow
 def test_the_hub_s_own_library_reads_it(results: Path) -> None:
     hub = Hub("mteb/scifact", "SciFact_default_test", "https://example.org/results")
     (found,) = parse_eval_result_entries(yaml.safe_load(passport.written([entry(results, hub=hub)])))
@@ -78,6 +80,7 @@ def test_the_hub_s_own_library_reads_it(results: Path) -> None:
     assert found.notes == "bm25: 2.1 ms a query on 1 CPU, 1 GiB"
 
 
+@pytest.mark.slow
 def test_entries_of_others_are_left_out(results: Path, tmp_path: Path) -> None:
     other = {"dataset": {"id": "cais/hle", "task_id": "hle"}, "value": 44.4}
     path = put(tmp_path / ".eval_results.yaml", other, entry(results))

@@ -136,6 +136,7 @@ def test_picture_has_starts_and_document_lengths_in_the_same_bins() -> None:
     assert histogram(made.passages.lengths) == (0, 0, 2, 2)
 
 
+@pytest.mark.slow
 def test_dataset_alone_says_what_is_unseen_before_anything_runs(stored: Path, tmp_path: Path) -> None:
     (tmp_path / "one.toml").write_text(
         'systems = ["firstp", "bm25-ms-marco-minilm-l6", "bm25"]\ndatasets = ["./far"]\nprofiles = ["cpu1-mem4"]\n'

@@ -275,6 +275,7 @@ def results(tmp_path: Path) -> Path:
     return root
 
 
+@pytest.mark.slow
 def test_rows_and_values_come_from_one_reading(
     results: Path, summarised: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -314,6 +315,7 @@ def test_a_kept_test_needs_no_values_by_query(results: Path, summarised: list[st
     assert summarised == [] and not values.exists(), "the rows' values were neither read nor made"
 
 
+@pytest.mark.slow
 def test_other_inputs_have_tests_of_their_own(results: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     alone, of_many = _compared(results, cache), _compared(results, cache, 200)

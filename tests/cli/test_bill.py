@@ -24,6 +24,7 @@ def records(*arguments: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(bill(*arguments, "--format", "csv"))))
 
 
+@pytest.mark.slow
 def test_published_table_gets_a_bill_that_follows_from_its_latencies() -> None:
     lines = [line for line in records("santhanam2023", "--queries-per-month", "100M") if line["usd_month"]]
     assert not any(line["offer"] for line in lines), "serverless prices of 2022 are not stored"
@@ -56,6 +57,7 @@ def test_idle_machines_cost_the_same_until_a_slow_system_needs_two() -> None:
     assert group["change"]["queries_per_month"] == pytest.approx(slowest * SECONDS / 3)
 
 
+@pytest.mark.slow
 def test_one_sentence_says_up_to_how_many_queries_serverless_costs_less() -> None:
     shown = bill("quickstart", "--queries-per-month", "3M", "--max-latency", "p95=20ms")
     # 1 ms of 1.7275390625 GiB, and a request: US$ 0.228792 a million, three of them; the machine is 0.05132 x 730.

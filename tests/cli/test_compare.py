@@ -20,6 +20,7 @@ def harness(four_systems: Call) -> Call:
     return four_systems
 
 
+@pytest.mark.slow
 def test_comparison_of_several_pairs_is_a_line_for_each(harness: Call) -> None:
     lines = harness("compare", "*/scifact/*/cpu1-mem1", "fast").stdout.splitlines()
     assert lines[0].startswith("3 pairs, by RR@10") and sum(line.startswith("| ") for line in lines) == 2 + 3

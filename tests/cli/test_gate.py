@@ -35,6 +35,7 @@ def test_a_system_that_loses_quality_fails(harness: Call) -> None:
     assert lines[-1] == "- 1 worse, 1 not worse, of 2 conditions: exit code 1"
 
 
+@pytest.mark.slow
 def test_the_same_results_are_not_worse_than_themselves(harness: Call, tmp_path: Path) -> None:
     words = ("compare", "--baseline", "results", str(tmp_path / "results"))
     done = harness(*words, "--fail-if", "RR@10 < -0.01", "--fail-if", "index > +0%", "--format", "json")
@@ -52,6 +53,7 @@ def test_the_same_results_are_not_worse_than_themselves(harness: Call, tmp_path:
     assert plain.exit_code == 0 and plain.stdout.startswith("5 pairs, by RR@10")
 
 
+@pytest.mark.slow
 def test_a_measure_that_no_suite_names_can_be_a_condition(harness: Call) -> None:
     done = harness(
         "compare",
@@ -87,6 +89,7 @@ def test_the_summary_of_a_workflow_has_the_answers(
     assert text.startswith("# Before\n") and "| worse " in text and "Bonferroni" in text
 
 
+@pytest.mark.slow
 def test_a_slowdown_of_every_process_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.support.command_line import call
 

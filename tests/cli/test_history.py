@@ -39,6 +39,7 @@ def _has_otava(folder: str) -> bool:
     return (Path(folder) / "otava").exists()
 
 
+@pytest.mark.slow
 def test_the_newest_results_are_shown_with_their_changes(harness: Call) -> None:
     done = harness("history", "results", "--only", "tantivy")
     assert done.exit_code == 0, done.output
@@ -50,6 +51,7 @@ def test_the_newest_results_are_shown_with_their_changes(harness: Call) -> None:
     assert "uv tool install apache-otava" in lines[-1]
 
 
+@pytest.mark.slow
 def test_programs_get_each_point(harness: Call) -> None:
     lines = list(
         csv.DictReader(io.StringIO(harness("history", "results", "--figure", "RR@10", "--format", "csv").stdout))
@@ -61,6 +63,7 @@ def test_programs_get_each_point(harness: Call) -> None:
     assert point["value"] == pytest.approx(2.4 * 1.0496, rel=1e-3) and point["change"] == pytest.approx(0.2, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_scaled_times_are_divided_by_the_speed_of_the_machine(harness: Call) -> None:
     found = json.loads(harness("history", "results", "--only", "bm25", "--scaled", "--format", "json").stdout)
     plain, scaled = found["points"][0], found["points"][-1]
@@ -70,6 +73,7 @@ def test_scaled_times_are_divided_by_the_speed_of_the_machine(harness: Call) -> 
     assert "| scaled |" in " ".join(shown.split()) and "scaled: by the speed of fixed processor work" in shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", PICTURES)
 def test_a_picture_of_each_dataset_and_profile(harness: Call, tmp_path: Path, form: str) -> None:
     done = harness("history", "results", "--format", form, "-o", "pictures")
@@ -77,6 +81,7 @@ def test_a_picture_of_each_dataset_and_profile(harness: Call, tmp_path: Path, fo
     assert done.exit_code == 0 and path.name.endswith(f"latency-history.{form}") and path.stat().st_size > 5_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -92,6 +97,7 @@ def test_a_mistake_is_one_line(harness: Call, given: list[str], said: str) -> No
     assert done.exit_code == 2 and said in done.stderr and done.stderr.count("\n") <= 3, done.output
 
 
+@pytest.mark.slow
 def test_a_mean_that_was_0_has_no_share(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Otava's answer is read whatever it holds: JSON has no word for an infinite change."""
     program = tmp_path / "bin" / "otava"
@@ -110,6 +116,7 @@ def test_a_mean_that_was_0_has_no_share(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert done.exit_code == 1 and "gave an answer of another form" in done.stderr and "Traceback" not in done.output
 
 
+@pytest.mark.slow
 def test_otava_s_files_have_a_test_for_each_series(harness: Call, tmp_path: Path) -> None:
     done = harness("history", "results", "--format", "otava", "-o", "otava")
     assert done.exit_code == 0, done.output

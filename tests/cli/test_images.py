@@ -113,6 +113,7 @@ def test_unknown_system_is_a_usage_error(bench: Bench) -> None:
     assert done.exit_code == 2 and "unknown engine 'dens'. Did you mean 'dense'?" in done.stderr
 
 
+@pytest.mark.slow
 def test_images_for_gpus_are_those_of_engines_with_gpu_packages(bench: Bench) -> None:
     def images(systems: list[str], engines: tuple[str, ...], gpus: int) -> list[str]:
         declared = list(catalog.named(systems).values()) if systems else []

@@ -40,6 +40,7 @@ def imported(harness: Call, *words: str) -> CliResult:
     return done
 
 
+@pytest.mark.slow
 def test_quality_of_a_model_is_beside_the_cost_of_its_system(harness: Call) -> None:
     said = imported(harness).stdout.splitlines()
     assert said == [
@@ -59,6 +60,7 @@ def test_quality_of_a_model_is_beside_the_cost_of_its_system(harness: Call) -> N
     assert "Quality by others" in harness("explain", "minilm").stdout
 
 
+@pytest.mark.slow
 def test_nothing_that_was_measured_changes(harness: Call) -> None:
     def board() -> object:
         return json.loads(harness("leaderboard", "--amrs", "cost=1,latency=1", "--format", "json").stdout)
@@ -68,6 +70,7 @@ def test_nothing_that_was_measured_changes(harness: Call) -> None:
     assert board() == before
 
 
+@pytest.mark.slow
 def test_another_revision_is_said_and_its_user_decides(harness: Call, tmp_path: Path) -> None:
     other = "c9745ed1d9f207416be6d2e6f8de32d1f16199bf"
     publisher.put(tmp_path / "again", Made("minilm", 5.0, models=(f"{MODEL}@{other}",)))
@@ -79,6 +82,7 @@ def test_another_revision_is_said_and_its_user_decides(harness: Call, tmp_path: 
     assert "0.645°" in harness("report", "again").stdout
 
 
+@pytest.mark.slow
 def test_a_second_file_joins_the_first(harness: Call, tmp_path: Path) -> None:
     imported(harness)
     mteb(tmp_path / "more", "NFCorpus")
@@ -94,6 +98,7 @@ def test_more_than_a_report_can_read_is_refused(harness: Call, monkeypatch: pyte
     assert not Path("results/foreign.json").exists()
 
 
+@pytest.mark.slow
 def test_verify_checks_the_seal(harness: Call, tmp_path: Path) -> None:
     def faults() -> list[str]:
         # The other files have scripted hashes.
@@ -108,6 +113,7 @@ def test_verify_checks_the_seal(harness: Call, tmp_path: Path) -> None:
     assert "its seal is" in harness("report").stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", PICTURES)
 def test_pictures_say_whose_quality_it_is(harness: Call, tmp_path: Path, form: str) -> None:
     imported(harness)
@@ -121,6 +127,7 @@ def test_pictures_say_whose_quality_it_is(harness: Call, tmp_path: Path, form: s
         assert "own cost, SciFact nDCG@10 by mteb (not measured here)" in text and "#7b2d8b" in text.lower()
 
 
+@pytest.mark.slow
 def test_the_page_marks_it(harness: Call, tmp_path: Path) -> None:
     imported(harness)
     assert harness("report", "--format", "html", "-o", "page.html").exit_code == 0

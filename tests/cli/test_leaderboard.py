@@ -32,6 +32,7 @@ def test_leaderboard_shows_few_columns_and_what_is_not_ranked(harness: Call) -> 
     assert lines[-1] == "- all columns, methods and notes: --wide"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ranks", "why"), [((1,), "no two rows differ enough in accuracy"), ((2,), None)])
 def test_leaderboard_without_scores_says_why_and_what_gives_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ranks: tuple[int, ...], why: str | None

@@ -26,6 +26,7 @@ def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
     return call
 
 
+@pytest.mark.slow
 def test_reprice_and_report_read_the_file_alone(harness: Call, tmp_path: Path) -> None:
     assert harness(*EXPORT, "--only", "bm25").exit_code == 0
     dates = ("--as-of", "2026-07-20", "--against", "2022-12-05", "--format", "json")
@@ -45,6 +46,7 @@ def test_reprice_and_report_read_the_file_alone(harness: Call, tmp_path: Path) -
         assert harness(words[0], "bm25.yaml", *words[1:]).exit_code == 0, words
 
 
+@pytest.mark.slow
 def test_verify_says_what_a_passport_can_prove(harness: Call, tmp_path: Path) -> None:
     harness(*EXPORT)
     done = harness("verify", "bm25.yaml")
@@ -86,6 +88,7 @@ def test_a_mistake_is_one_line(harness: Call, words: tuple[str, ...], said: str)
     assert done.exit_code == 2 and said in done.stderr and not Path("out.yaml").exists()
 
 
+@pytest.mark.slow
 def test_a_stranger_s_texts_stay_inert(harness: Call, tmp_path: Path) -> None:
     harness(*EXPORT, "--only", "bm25")
     path = tmp_path / "bm25.yaml"

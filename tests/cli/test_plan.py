@@ -223,6 +223,7 @@ def test_missing_folder_of_a_dataset_is_an_error_that_names_the_nearest(harness:
     assert harness("run", "test-suite.toml", "--launcher", "fake").stderr == planned.stderr
 
 
+@pytest.mark.slow
 def test_plan_makes_no_corpus_of_another_size_and_foresees_disk_and_memory(
     harness: Call, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

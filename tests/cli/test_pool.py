@@ -46,6 +46,7 @@ def test_pool_of_run_files_is_written_with_or_without_texts(harness: Call) -> No
     assert objects[0]["document"] is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -39,6 +39,7 @@ def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
     return call
 
 
+@pytest.mark.slow
 def test_each_system_has_an_interval_for_another_machine(harness: Call, tmp_path: Path) -> None:
     merged(tmp_path / "results")
     done = harness("report", "--pooled")
@@ -56,6 +57,7 @@ def test_each_system_has_an_interval_for_another_machine(harness: Call, tmp_path
     assert sum(line.startswith("- ") for line in lines) <= 5
 
 
+@pytest.mark.slow
 def test_programs_get_every_figure_with_its_covariates(harness: Call, tmp_path: Path) -> None:
     merged(tmp_path / "results")
     found = json.loads(harness("report", "--pooled", "--format", "json").stdout)
@@ -72,6 +74,7 @@ def test_programs_get_every_figure_with_its_covariates(harness: Call, tmp_path: 
     assert "peak anonymous, MiB" in wide and "intraclass correlation" in wide
 
 
+@pytest.mark.slow
 def test_failures_and_missing_machines_are_said(harness: Call, tmp_path: Path) -> None:
     merged(tmp_path / "results", failed=2)
     done = harness("report", "--pooled", "--reference", "bm25")
@@ -82,6 +85,7 @@ def test_failures_and_missing_machines_are_said(harness: Call, tmp_path: Path) -
     assert "splade cpu1-mem1 is no reference: " in harness("report", "--pooled", "--reference", "splade").stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("machines", "words", "said"),
     [

@@ -129,6 +129,7 @@ def harness(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
     return call
 
 
+@pytest.mark.slow
 def test_reprice_compares_with_the_newest_prices_by_default(harness: Call) -> None:
     shown = harness("reprice", "--as-of", "2022-12-05").stdout.splitlines()
     assert "US$/1M, 2026-07-20 | US$/1M, 2022-12-05 | change" in " ".join(shown[2].split())

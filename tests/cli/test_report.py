@@ -59,6 +59,7 @@ def test_layout_of_the_paper_has_its_measures_unless_others_are_named(
     assert options == [("RR@10", "Success@10"), ("nDCG@10",)]
 
 
+@pytest.mark.slow
 def test_the_sentence_is_the_same_from_a_kept_test_and_follows_the_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,6 +100,7 @@ def test_report_says_what_is_wrong_with_the_data(harness: Call, bench: Bench) ->
     assert f"- {said}." in harness("report").stdout and f"- {said}." in harness("report", "--wide").stdout
 
 
+@pytest.mark.slow
 def test_grams_of_co2e_follow_the_grid() -> None:
     shown = call("report", "quickstart", "--currency", "gCO2e")
     assert "gCO2e/1M queries (estimate)" in shown.output and "an estimate, not a measurement" in shown.output

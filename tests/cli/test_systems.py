@@ -178,6 +178,7 @@ class Nice(ProcessLauncher):
     install(tmp_path, "other_launcher", code, {"nice": "other_launcher:Nice", "absent": "other_launcher:Absent"})
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("DOCKER_HOST", "unix:///absent.sock")
+    monkeypatch.setattr(slurm_queue, "COMMANDS", ("absent-sbatch",))  # sinfo asks an absent controller for 9 s
     found = {check.what: check for check in usable()}
     own = ["docker", "apptainer", "process", "attached"]
     assert [*found] == [*own, "absent", "nice", "ec2", "batch", "--on slurm", "--work FOLDER"]
@@ -190,6 +191,7 @@ def test_doctor_lists_launchers_of_a_bare_installation(monkeypatch: pytest.Monke
     text = "EC2, AWS Batch and S3 need boto3: pip install 'ir-harness[aws]'"
     monkeypatch.setattr("harness.extras.missing", lambda package: text if package == "boto3" else "")
     monkeypatch.setenv("DOCKER_HOST", "unix:///absent.sock")
+    monkeypatch.setattr(slurm_queue, "COMMANDS", ("absent-sbatch",))  # sinfo asks an absent controller for 9 s
     found = {check.what: check for check in usable()}
     own = ["docker", "apptainer", "process", "attached"]
     assert [*found] == [*own, "ec2", "batch", "--on slurm", "--work FOLDER"]

@@ -85,6 +85,7 @@ def test_an_answer_may_span_two_passages_and_end_within_a_token() -> None:
     assert ours(["a b"], []) == AnswerDepth(None, 2)
 
 
+@pytest.mark.slow
 def test_only_the_tokens_of_the_deepest_measure_are_read() -> None:
     taken: list[int] = []
 
@@ -218,6 +219,7 @@ def test_depths_are_stored_with_the_job_and_reported(bench: Bench, job: StoredJo
     assert "R@2kt" in printed.stdout and printed.exit_code == 0
 
 
+@pytest.mark.slow
 def test_hits_are_judged_after_the_job_and_judgements_are_stored_with_it(bench: Bench, job: StoredJob) -> None:
     # The planted engine ranks equal scores from the last id on: d9, d8, d7.
     judged = gzip.decompress((job.folder / JUDGED_HITS).read_bytes()).decode()

@@ -50,6 +50,7 @@ def test_duplicate_id_is_detected_among_ids_of_one_hash(tmp_path: Path) -> None:
     assert list((tmp_path / "corpora").iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", [1, 9, 99])
 def test_line_index_is_the_same_however_many_documents_are_sorted_at_once(
     run: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -25,6 +25,7 @@ def load(name: str, cache: Path) -> Dataset:
     return datasets.load(datasets.find(name, SHIPPED), cache)
 
 
+@pytest.mark.slow
 def test_sizes_are_nested_and_keep_queries_and_judgements(cache: Path) -> None:
     whole = load("scifact-1200", cache)
     judged = {document for _, document, _ in whole.graded()}
@@ -50,6 +51,7 @@ def test_a_sample_is_not_by_place_in_the_corpus(cache: Path) -> None:
     assert 0.6 < first / second < 1.6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "fault"),
     [

@@ -398,6 +398,9 @@ def changed(content: bytes, changes: tuple[Change, ...]) -> bytes:
     return content
 
 
+_LINE = b"a b c 1 1 d\n"
+
+
 @functools.cache
 def _bomb(piece: bytes) -> bytes:
     """Return some MB that unpack to 2 GiB: members of 64 MiB each."""
@@ -412,6 +415,13 @@ def _zstd_bomb() -> bytes:
 
 def _put(content: Callable[[], bytes]) -> Callable[[Path, bytes], object]:
     return lambda path, _content: path.write_bytes(content())
+
+
+def compress_bombs() -> None:
+    """Compress what is kept: a process does so before it forks those that read."""
+    _bomb(b"x")
+    _bomb(_LINE)
+    _zstd_bomb()
 
 
 def _sparse(path: Path, _content: bytes) -> None:
@@ -461,7 +471,7 @@ ODDITIES: dict[str, Callable[[Path, bytes], object]] = {
 BOMBS: dict[str, Callable[[Path, bytes], object]] = {
     "a sparse file of 1 GiB": _sparse,
     "a gzip bomb": _put(lambda: _bomb(b"x")),
-    "a gzip bomb of lines": _put(lambda: _bomb(b"a b c 1 1 d\n")),
+    "a gzip bomb of lines": _put(lambda: _bomb(_LINE)),
     "a gzip of empty members": _put(lambda: gzip.compress(b"", mtime=0) * 500_000),
     "a zstd bomb": _put(_zstd_bomb),
     "a gzip of many tar entries": _put(lambda: gzip.compress(tar_of_many(70_000), 1, mtime=0)),

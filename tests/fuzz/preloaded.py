@@ -8,3 +8,6 @@ import pandas  # noqa: F401
 import pytest  # noqa: F401 # multiprocessing imports the parent's main module in each child
 
 from harness.cli import explain, export, leaderboard, report  # noqa: F401
+from tests.fuzz.changes import compress_bombs
+
+compress_bombs()

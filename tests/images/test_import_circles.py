@@ -54,6 +54,7 @@ def circle(known: dict[str, Path]) -> list[str]:
     return []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
 def test_the_code_of_an_image_has_no_import_circle(folder: Path) -> None:
     assert circle(modules(IMAGES / "shared") | modules(folder)) == []

@@ -42,6 +42,7 @@ def write_filtered(folder: Path, **change: Any) -> None:
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_a_row_has_its_latency_by_selectivity(bench: Bench) -> None:
     write_filtered(bench.folder / "tiny")
     launcher = ProcessLauncher(bench.cache)
@@ -60,6 +61,7 @@ def test_a_row_has_its_latency_by_selectivity(bench: Bench) -> None:
     assert columns["selectivity_10_mean_ms"].get(row) > 0 and "selectivity_50_p50_ms" in columns
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("filters", "outcome", "words"),
     [

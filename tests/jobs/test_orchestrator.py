@@ -429,6 +429,7 @@ def test_early_trial_that_fails_is_measured_once(bench: Bench) -> None:
     assert len(done.jobs) == 6 and len(done.unforeseen) == 3
 
 
+@pytest.mark.slow
 def test_trials_are_mixed_from_the_first_on_where_all_is_made(bench: Bench) -> None:
     bench.plant("other", form="b")
     path = bench.suite(INTERLEAVED.format(1), systems=["planted", "other"], profiles=["cpu1-mem1", "cpu2-mem4"])

@@ -109,6 +109,7 @@ def test_build_profile_that_is_too_large_matters_until_the_index_is_there(
     assert len(lines.messages) == 1 and lines.messages[0].startswith("  index builds: cpu2-mem4 is too large")
 
 
+@pytest.mark.slow
 def test_all_missing_data_is_named_at_once_with_everything_else(bench: Bench, lines: pytest.LogCaptureFixture) -> None:
     with_weights(bench, "bare")
     (bench.folder / "half").mkdir()
@@ -220,6 +221,7 @@ class Unfetched(FakeLauncher):
         return None
 
 
+@pytest.mark.slow
 def test_runs_elsewhere_name_all_missing_data_and_the_weights_of_images(
     bench: Bench, lines: pytest.LogCaptureFixture
 ) -> None:

@@ -58,6 +58,7 @@ def _fresh_hash() -> Iterator[None]:
     driver_code.code_hash.cache_clear()
 
 
+@pytest.mark.slow
 def test_jobs_and_indexes_stay_done_after_an_upgrade(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,7 @@ from harness.launch.credentials import PASSWORD, TOKEN, USER, Credentials
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="*\0"), min_size=8, max_size=40)
 
 
+@pytest.mark.slow
 @given(TEXT, TEXT, TEXT)
 def test_a_value_is_hidden_in_every_form(secret: str, before: str, after: str) -> None:
     held = Credentials({TOKEN: secret})

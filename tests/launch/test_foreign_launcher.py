@@ -68,6 +68,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory, environments: Path) -> It
         yield bench
 
 
+@pytest.mark.slow
 def test_the_null_system_ran_and_its_limits_were_verified(measured: Bench) -> None:
     jobs = read_jobs(measured.results)
     assert {job.result.outcome.value for job in jobs} == {"ok"}
@@ -103,6 +104,7 @@ def test_every_table_and_page_marks_its_rows(measured: Bench, command: str) -> N
     assert _SHOWN[command] in shown.stdout, shown.stdout
 
 
+@pytest.mark.slow
 def test_every_picture_marks_its_rows(measured: Bench) -> None:
     done = call("leaderboard", "results", "--format", "svg", "--output", "pictures")
     assert done.exit_code == 0, done.output

@@ -97,6 +97,7 @@ def test_files_of_the_job_are_bounded(tmp_path: Path) -> None:
     assert gate.log().split()[-1] != b"0"
 
 
+@pytest.mark.slow
 def test_kill_at_once_is_not_missed() -> None:
     for _ in range(8):
         with shell("sleep 60") as gate:

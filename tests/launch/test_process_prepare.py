@@ -90,6 +90,7 @@ def test_packages_of_an_engine_and_its_component_are_installed_together(
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("able", [True, False])
 def test_packages_that_only_the_whole_engine_has_are_installed_if_prepare_asks(
     toy: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, able: bool

@@ -123,6 +123,7 @@ def test_capacity_of_nothing_is_refused() -> None:
 AMOUNTS = st.floats(0, 1e4)
 
 
+@pytest.mark.slow
 @given(
     st.floats(0.1, 1e5), st.floats(0.001, 100), st.floats(0, 1e12), st.floats(1, 20), AMOUNTS, AMOUNTS, st.floats(0, 3)
 )

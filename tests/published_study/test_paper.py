@@ -54,6 +54,7 @@ def test_tables_have_the_papers_shape(text: str) -> None:
     assert grid(text, "Table 3c")[1] == ["BM25", "18.7", "38.6", "26.3", "44.5"]
 
 
+@pytest.mark.slow
 def test_every_score_is_shown_with_the_recomputed_score(text: str) -> None:
     published = published_tables.read(SHIPPED)
     for number, printed_lines in published.scores.items():

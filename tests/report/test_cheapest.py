@@ -73,6 +73,7 @@ def names(group: CheapestPoint) -> dict[str, str | None]:
     return {role: None if point is None else point.row.system for role, point in points.items()}
 
 
+@pytest.mark.slow
 def test_cheapest_reaches_and_the_next_cheaper_misses(table: Table, per_query: dict[str, PerQuery]) -> None:
     group = found(table, per_query, "RR@10=.505")
     assert [point.row.system for point in group.points] == ["words", "small", "medium", "large", "large"]

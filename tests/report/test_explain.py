@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from harness.analysis import causes
 from harness.analysis.table import Cause, Cost, CpuUse, Finding, Price, Row, Validity
 from harness.driver.records import Envelope, Outcome
@@ -151,6 +153,7 @@ def test_column_has_its_meaning_and_its_method() -> None:
     assert "ir_measures" in method[1]
 
 
+@pytest.mark.slow
 def test_every_column_of_the_summary_can_be_explained() -> None:
     made = table(row("bm25"))
     for name in explain.names(made):

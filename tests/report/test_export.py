@@ -33,6 +33,7 @@ from tests.support.results_folders import QUERIES, job, put, replace
 SHIPPED = Path(__file__).parents[2] / "results" / "published" / "santhanam2023"
 
 
+@pytest.mark.slow
 def test_frame_equals_the_csv_with_types(results: Path) -> None:
     made = harness.load(results, measures=["RR@10", "P@1"], as_of="2022-12-05")
     text = render(api.table(results, "RR@10 P@1", as_of="2022-12-05"), "csv")
@@ -71,6 +72,7 @@ def test_frame_carries_units_prices_and_notes(results: Path) -> None:
     assert any(note.startswith("Latency mean") for note in attrs["notes"])
 
 
+@pytest.mark.slow
 def test_rows_are_cached_in_the_folder_of_the_command_line(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = harness.load(results)
     assert list((results.parent / "cache" / "tables").iterdir())
@@ -151,6 +153,7 @@ def table(results: Path) -> Table:
     return api.table(results)
 
 
+@pytest.mark.slow
 def test_parquet_holds_the_frame_with_units_on_its_columns(table: Table, results: Path) -> None:
     export_parquet(table, Path("out.parquet"))
     pd.testing.assert_frame_equal(pd.read_parquet("out.parquet"), harness.load(results))
@@ -158,6 +161,7 @@ def test_parquet_holds_the_frame_with_units_on_its_columns(table: Table, results
     assert field.metadata[b"unit"] == b"US$" and b"a million queries" in field.metadata[b"meaning"]
 
 
+@pytest.mark.slow
 def test_sqlite_has_types_and_documents_itself(table: Table, results: Path) -> None:
     jobs = reader.read_jobs(results)
     export_sqlite(table, jobs, Path("out.db"), samples=True)
@@ -196,6 +200,7 @@ def with_stages(row: Row, *names: str) -> Row:
     return sample_records.row_with(row, stages_s={name: Timing(Estimate(0.1), Estimate(0.1)) for name in names})
 
 
+@pytest.mark.slow
 def test_failed_sqlite_export_leaves_no_file(table: Table) -> None:
     twice = dataclasses.replace(table, rows=(with_stages(table.rows[0], "Encode", "encode"),))
     with pytest.raises(StoreError, match="SQLite cannot hold it"):
@@ -241,6 +246,7 @@ EXTREMES: dict[str, dict[str, list[int] | list[str]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXTREMES)
 def test_extreme_samples_are_exported_as_they_are_or_refused_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
@@ -269,6 +275,7 @@ def test_extreme_samples_are_exported_as_they_are_or_refused_in_one_line(
     connection.close()
 
 
+@pytest.mark.slow
 def test_id_that_is_not_utf_8_is_named_and_its_job_left_out(results: Path) -> None:
     folder = job(results)
     table = pq.read_table(folder / reader.SAMPLES)
@@ -280,6 +287,7 @@ def test_id_that_is_not_utf_8_is_named_and_its_job_left_out(results: Path) -> No
     assert "left out: " in done.stderr and "samples.parquet: cannot be read" in done.stderr
 
 
+@pytest.mark.slow
 def test_whole_numbers_beside_holes_stay_whole_beyond_2_53(results: Path) -> None:
     folder, most = job(results), 2**63 - 1
     table = pq.read_table(folder / reader.SAMPLES)

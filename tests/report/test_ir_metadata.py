@@ -24,6 +24,7 @@ def exported(results: Path, out: str = "meta", **options: Any) -> dict[str, dict
     return {path.parent.name: yaml.safe_load(path.read_text()) for path in Path(out).rglob("ir-metadata.yml")}
 
 
+@pytest.mark.slow
 def test_each_job_has_a_metadata_file_beside_its_run(results: Path) -> None:
     result = exported(results, actor={"name": None, "team": "Our team"})
     folder = job(results)
@@ -58,6 +59,7 @@ def holes(value: Any) -> Any:
         yield from holes(each)
 
 
+@pytest.mark.slow
 def test_run_that_cannot_be_evaluated_has_a_reason(results: Path) -> None:
     folder = job(results)
     put(folder / reader.RUN, b"no gzip")
@@ -65,6 +67,7 @@ def test_run_that_cannot_be_evaluated_has_a_reason(results: Path) -> None:
     assert "values" not in evaluation and "damaged" in evaluation["not computed"]
 
 
+@pytest.mark.slow
 def test_untrusted_texts_are_harmless(results: Path) -> None:
     """Neither YAML's own signs nor characters that turn a line around."""
     nasty = "!!python/object/apply:os.system ['x'] & *a : {\u202e"
@@ -75,6 +78,7 @@ def test_untrusted_texts_are_harmless(results: Path) -> None:
     assert {path.relative_to("meta").parts[0] for path in Path("meta").rglob("*.yml")} == {"test-suite"}
 
 
+@pytest.mark.slow
 def test_a_run_that_is_a_link_is_not_followed_but_named(results: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = job(results) / "run.trec.gz"
     path.unlink()

@@ -85,6 +85,7 @@ def ratios(each: ReadingOn) -> dict[str, float | None]:
     return {name: ratio.value and round(ratio.value, 6) for name, ratio in each.ratios.items()}
 
 
+@pytest.mark.slow
 def test_gains_and_ratios_are_those_computed_by_hand(compared: LongDocuments) -> None:
     found = systems(compared)
     maxp = found["maxp"]

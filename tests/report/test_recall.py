@@ -103,6 +103,7 @@ def test_pairs_that_cannot_be_compared_say_why(results: Path) -> None:
     assert pairs(results, "lost")["flat"].reason == "lost: oom: killed by the kernel at the memory limit"
 
 
+@pytest.mark.slow
 def test_other_queries_and_documents_are_refused(results: Path) -> None:
     jobs = reader.read_jobs(results)
     flat, hnsw = (next(job for job in jobs if job.result.spec.cell.system == name) for name in ("flat", "hnsw"))
@@ -134,6 +135,7 @@ def test_a_missing_or_damaged_run_spoils_one_row(tmp_path: Path, monkeypatch: py
     assert shown.exit_code == 0 and "no stored run; measure it again" in shown.stdout
 
 
+@pytest.mark.slow
 def test_queries_without_exact_hits_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
     results = publisher.put(tmp_path / "results", stored("flat", (1,)), stored("hnsw", (2,)), queries=QUERIES)
@@ -149,6 +151,7 @@ def test_queries_without_exact_hits_are_left_out(tmp_path: Path, monkeypatch: py
     assert "scifact: flat ranks nothing for 1 query: left out" in call("recall", str(results), "--of", "flat").stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [(), ("--of", "flat")])
 def test_first_screen_fits_and_says_the_answer(results: Path, options: tuple[str, ...]) -> None:
     shown = call("recall", str(results), *options).stdout
@@ -173,6 +176,7 @@ def test_searches_that_lose_equally_are_all_named(results: Path) -> None:
     assert said.startswith("None loses any of flat's top 10; RR@10 changes by 0.0")
 
 
+@pytest.mark.slow
 def test_csv_and_json_hold_the_same_values(results: Path) -> None:
     lines = list(csv.DictReader(io.StringIO(call("recall", str(results), "--format", "csv").stdout)))
     assert [(line["system"], line["depth"], line["whole"]) for line in lines] == [

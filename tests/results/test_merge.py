@@ -94,6 +94,7 @@ def test_origins_are_named_by_folder_or_by_the_given_name(two: tuple[Path, Path]
     assert str(Path.cwd()) not in (Path("out") / "bob" / origins.FILE).read_text()
 
 
+@pytest.mark.slow
 def test_rows_of_two_origins_are_separate_and_comparable(two: tuple[Path, Path]) -> None:
     merge("ours", "theirs")
     table = api.table("out")
@@ -116,6 +117,7 @@ def test_rows_of_two_origins_are_separate_and_comparable(two: tuple[Path, Path])
     assert set(api.load("out").origin) == {"ours", "theirs"}
 
 
+@pytest.mark.slow
 def test_single_origin_is_named(two: tuple[Path, Path]) -> None:
     merge("ours", "theirs")
     assert set(api.load("out/ours").origin) == {"ours"}

@@ -324,6 +324,7 @@ def test_origin_whose_folder_is_not_utf8_has_a_name_that_files_can_hold(tmp_path
     assert len(names) == 2
 
 
+@pytest.mark.slow
 def test_note_on_the_remains_of_a_job_goes_with_them(ranked: Path) -> None:
     folder = job(ranked, "good", number=1)
     for path in folder.iterdir():
@@ -334,6 +335,7 @@ def test_note_on_the_remains_of_a_job_goes_with_them(ranked: Path) -> None:
     assert not [note for note in harness.load(ranked).attrs["notes"] if "does not exist" in note]
 
 
+@pytest.mark.slow
 def test_verify_names_files_of_a_suite_in_other_places(ranked: Path) -> None:
     strays = [ranked / "early" / "good" / "scifact" / suite_record.FILE, ranked / "early" / origins.FILE]
     for path in strays:

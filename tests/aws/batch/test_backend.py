@@ -117,6 +117,7 @@ def how(*missing: str, build_machine: ChosenMachine | None = XLARGE) -> Grouping
     return Grouping(machines, lambda _job: measured, lambda _build: assumed, found, build_machine)
 
 
+@pytest.mark.slow
 def test_index_is_built_by_one_job_before_its_searches() -> None:
     made = BatchBackend.parts([planned("a", "small"), planned("a", "big"), planned("c", "small")], how("a-d"))
     assert [(len(each.builds), len(each.jobs), each.needs) for each in made] == [

@@ -188,6 +188,7 @@ def test_user_data_runs_the_agent_and_powers_off(tmp_path: Path, manager: str, i
     assert "systemctl mask --now --no-block ecs.service" in calls
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fails", "step"),
     [

@@ -104,6 +104,7 @@ def test_snapshot_takes_the_newest_price_of_the_cheapest_zone(root: Path, spot: 
     assert {name for name in before if before[name] != after[name]} == {"prices/SHA256SUMS"}
 
 
+@pytest.mark.slow
 def test_the_order_of_pages_does_not_matter(root: Path, spot: Fetch) -> None:
     newest = [aws.spot_item("m5.large", "us-east-1b", "0.0374")]
     older = [aws.spot_item("m5.large", "us-east-1b", "0.01", "2026-11-20T01:00:00.000Z")]
@@ -112,6 +113,7 @@ def test_the_order_of_pages_does_not_matter(root: Path, spot: Fetch) -> None:
     assert prices.snapshot(root=root, term="spot").price_of("m5.large") == 0.0374
 
 
+@pytest.mark.slow
 def test_credentials_are_neither_stored_nor_shown(root: Path, spot: Fetch, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     answers: list[Answer | Callable[[str], Answer]] = [

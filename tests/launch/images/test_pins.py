@@ -117,6 +117,7 @@ def test_pin_write_leaves_the_rest_of_the_file(images: Path, hub: Hub) -> None:
     assert again.returncode == 0 and path.read_text().splitlines() == tail, "a second time changes nothing"
 
 
+@pytest.mark.slow
 def test_pin_keeps_a_named_revision_without_newest(images: Path, hub: Hub) -> None:
     write_system(images, SYSTEM.replace("files = [", f'revision = "{OLD}"\nfiles = ['))
     kept = assets(harness("pin", "toy", images=images, hub=hub.url).stdout)[0]
@@ -126,6 +127,7 @@ def test_pin_keeps_a_named_revision_without_newest(images: Path, hub: Hub) -> No
     assert newest["sha256"]["config.json"] == sha256(NEWER["config.json"])
 
 
+@pytest.mark.slow
 def test_pin_warns_when_the_hub_gives_another_licence(images: Path, hub: Hub) -> None:
     hub.licences["someone/toy"] = "cc-by-nc-4.0"
     done = harness("pin", "toy", images=images, hub=hub.url)

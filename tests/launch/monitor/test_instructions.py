@@ -39,6 +39,7 @@ needs_events = pytest.mark.skipif(
 )
 
 
+@pytest.mark.slow
 @needs_events
 def test_threads_and_processes_that_a_job_starts_later_are_counted() -> None:
     job = subprocess.Popen([sys.executable, "-c", WORK], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

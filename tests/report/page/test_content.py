@@ -114,6 +114,7 @@ def test_figures_are_rounded_to_their_significant_digits() -> None:
     assert [rounded(value, 3) for value in (1234567.0, 2.0, None)] == [1230000, 2, None]
 
 
+@pytest.mark.slow
 def test_page_is_written_to_redirected_output_not_to_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     shipped = str(FOLDER.parents[2] / "results" / "published" / "santhanam2023")
     done = CliRunner().invoke(main, ["report", "--format", "html", shipped])

@@ -58,6 +58,7 @@ def whole(table: Table, found: Mapping[str, PerQuery]) -> album.PlotSet:
     return replace(made_of, pictures=tuple(drawn_once(made_of.pictures)))
 
 
+@pytest.mark.slow
 def test_a_measured_table_has_every_kind(whole: album.PlotSet) -> None:
     made_of = whole
     assert [each.kind for each in made_of.pictures] == OF_ROWS
@@ -144,6 +145,7 @@ def _pdf(content: bytes) -> None:
 CHECKS = {"svg": _svg, "png": _png, "pdf": _pdf}
 
 
+@pytest.mark.slow
 def test_rows_of_other_groups_have_other_pictures(table: Table, found: Mapping[str, PerQuery]) -> None:
     others = [replace(each, isolation=PROCESS, key=f"{each.key}p") for each in table.rows]
     both = made([*table.rows, *others])
@@ -235,6 +237,7 @@ def test_figure_2_has_the_papers_rates_unless_others_are_asked_for(
     assert said in words(figure_2.draw()).replace("\n", " ")
 
 
+@pytest.mark.slow
 def test_missing_figures_are_left_out_and_not_drawn_as_zero(table: Table, whole: album.PlotSet) -> None:
     known = {each.key for each in table.rows if each.outcome is Outcome.OK}
     drawn = {each.kind: axes_of(each.draw()) for each in whole.pictures}

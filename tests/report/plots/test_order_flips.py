@@ -124,6 +124,7 @@ A, B, C = (row(system, "cpu1-mem1", 0) for system in ("a", "b", "c"))
 A2 = row("a", "cpu1-mem2", 0)
 
 
+@pytest.mark.slow
 def test_matrix_equals_that_of_the_values() -> None:
     rr = [values(seed, mean) for seed, mean in ((1, 0.4), (2, 0.5), (3, 0.45))]
     ndcg = [values(seed, mean) for seed, mean in ((4, 0.6), (5, 0.5), (6, 0.4))]
@@ -146,6 +147,7 @@ def test_matrix_equals_that_of_the_values() -> None:
     )
 
 
+@pytest.mark.slow
 def test_profiles_with_equal_values_are_one_system_and_others_are_not() -> None:
     one, other = values(1, 0.4), values(2, 0.6)
     labels, text, _ = drawn(rows_of(made([A, A2, B]), of(A, RR=one), of(A2, RR=one), of(B, RR=other)))
@@ -196,6 +198,7 @@ def test_measure_without_an_order_by_query_is_named_and_others_are_drawn() -> No
     assert "no picture of another measure: R@10: b on cpu1-mem1 has none by query." in text
 
 
+@pytest.mark.slow
 def test_queries_not_judged_for_every_system_are_left_out_for_all() -> None:
     """Unjudged queries are no number and play no part; nor does the order in which rows hold their queries."""
     one, other = values(1, 0.4), values(2, 0.5)
