@@ -13,7 +13,6 @@ import re
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -38,8 +37,10 @@ def _read(folder: Path) -> DatasetSource:
     for place, raw in source.read_json_lines(questions):
         query_id = source.id_field(place, raw, "question_id")
         topics.append((place, query_id, source.text_field(place, raw, "question")))
+        passages = source.list_field(place, raw, "answer_paragraphs", dict, [])
+        relevant = [source.id_field(place, passage, "paragraph_id") for passage in passages]
         # A passage may repeat under its question.
-        rows += [(place, query_id, doc_id, "1") for doc_id in dict.fromkeys(_relevant(place, raw))]
+        rows += [(place, query_id, doc_id, "1") for doc_id in dict.fromkeys(relevant)]
     queries = source.collect_queries(topics)
     passage_ids = functools.cache(lambda: _PassageIds(ids))
     documents = DocumentStream(
@@ -50,14 +51,6 @@ def _read(folder: Path) -> DatasetSource:
         lambda: len(passage_ids()),
     )
     return DatasetSource(documents, queries, source.collect_qrels(rows, queries, questions.name))
-
-
-def _relevant(place: str, raw: dict[str, Any]) -> Iterator[str]:
-    passages = raw.get("answer_paragraphs", [])
-    if not isinstance(passages, list) or not all(isinstance(passage, dict) for passage in passages):
-        raise FileError(f"{place}: key 'answer_paragraphs' is not a list of objects; correct it")
-    for passage in passages:
-        yield source.id_field(place, passage, "paragraph_id")
 
 
 def _documents(parts: list[Path], ids: Path, passage_ids: _PassageIds) -> Iterator[SourceDocument]:

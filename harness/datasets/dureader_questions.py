@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from harness import filesystem, stats
 from harness.datasets import source, span_labels
@@ -22,7 +22,6 @@ from harness.errors import FileError, UsageError
 from harness.progress import Progress, silent
 
 RECORD = "labels.json"
-_Item = TypeVar("_Item", dict[str, Any], str)
 
 
 @dataclass(frozen=True)
@@ -133,20 +132,12 @@ def _questions(files: Sequence[Path]) -> Iterator[_Question]:
             source.check_id(place, query_id)
             text = source.encodable(source.text_field(place, raw, "question"))
             pages = []
-            for page in _list(place, raw, "documents", dict):
+            for page in source.list_field(place, raw, "documents", dict):
                 title = source.text_field(place, page, "title") if page.get("title") is not None else ""
-                paragraphs = map(source.encodable, _list(place, page, "paragraphs", str))
+                paragraphs = map(source.encodable, source.list_field(place, page, "paragraphs", str))
                 pages.append((source.encodable(title), tuple(filter(str.strip, paragraphs))))
-            answers = tuple(_list(place, raw, "answers", str)) if "answers" in raw else ()
+            answers = tuple(source.list_field(place, raw, "answers", str, []))
             yield _Question(place, Query(query_id, text), answers, tuple(pages))
-
-
-def _list(place: str, raw: dict[str, Any], key: str, kind: type[_Item]) -> list[_Item]:
-    value = raw.get(key)
-    if not isinstance(value, list) or not all(isinstance(item, kind) for item in value):
-        what = "objects" if kind is dict else "texts"
-        raise FileError(f"{place}: key '{key}' is not a list of {what}; correct it")
-    return value
 
 
 def _passages(question: _Question, rule: LabelRule) -> Iterator[tuple[str, str, str, bool]]:
