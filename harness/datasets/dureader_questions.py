@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from harness import filesystem, stats
 from harness.datasets import source, span_labels
-from harness.datasets.generate.collection import DatasetWriter, new_folder
+from harness.datasets.generate.collection import DatasetWriter, new_folder, write_facts
 from harness.driver.records import Query
 from harness.errors import FileError, UsageError
 from harness.progress import Progress, silent
@@ -163,10 +163,7 @@ def _describe(folder: Path, files: Sequence[Path], rule: LabelRule, labelled: La
         "Wei He et al.: *DuReader: a Chinese Machine Reading Comprehension Dataset from Real-world Applications*, ACL "
         "workshop on Machine Reading for Question Answering, 2018."
     )
-    (folder / "dataset.toml").write_text(
-        f'language = "zh"\nlicence = "Apache License 2.0 (DuReader 2.0)"\nattribution = "{attribution}"\n',
-        encoding="utf-8",
-    )
+    write_facts(folder, "zh", "Apache License 2.0 (DuReader 2.0)", attribution)
     titles = "the page's title" if rule.titles else "no title"
     (folder / "README.md").write_text(
         "# Passages of DuReader 2.0, labelled by answers\n\n"

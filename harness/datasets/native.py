@@ -79,10 +79,10 @@ def copy_files(dataset: Dataset) -> Iterator[tuple[str, Path | bytes]]:
     yield _QUERIES, "".join(map(query_line, dataset.queries)).encode()
 
 
-def query_line(query: Query) -> str:
+def query_line(query: Query, *, ensure_ascii: bool = True) -> str:
     """Return a query's line of ``queries.jsonl``."""
     more = {"filter": dict(query.filter)} if query.filter else {}
-    return json.dumps({"_id": query.query_id, "text": query.text, **more}) + "\n"
+    return json.dumps({"_id": query.query_id, "text": query.text, **more}, ensure_ascii=ensure_ascii) + "\n"
 
 
 def is_copy(folder: Path) -> bool:

@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from harness.datasets.dataset import Dataset
-from harness.datasets.generate.collection import CollectionWriter, Step
+from harness.datasets.generate.collection import CollectionWriter
 from harness.datasets.generate.passages import PassageCut, best_overlap
 from harness.datasets.generate.wordpieces import count_tokens, cut_at_word
 from harness.datasets.passage_positions import RelevantPosition, has_positions, read_positions
@@ -24,7 +24,6 @@ from harness.errors import FileError, UsageError
 
 COPIES = ("train", "test")
 _WORD = re.compile(r"\S+")
-_STEP = 500
 
 # A query, and the characters of a text that are relevant for it.
 _Place = tuple[str, int, int]
@@ -73,7 +72,6 @@ def write_shuffled(
     places: Places | None,
     cut: PassageCut,
     seed: str,
-    step: Step,
 ) -> None:
     """Write a shuffled copy of all documents, with these queries and their judgements.
 
@@ -90,7 +88,8 @@ def write_shuffled(
             writer.add_judgement(query_id, doc_id, grade)
             if grade > 0:
                 relevant.setdefault(doc_id, []).append(query_id)
-    for number, document in enumerate(dataset.corpus, 1):
+    writer.total = dataset.corpus.size
+    for document in dataset.corpus:
         doc_id, whole = document["_id"], document["text"]
         text = cut_at_word(whole, shuffling.max_tokens)
         segments = _segments(text, shuffling.segments, random.Random(f"shuffled:{seed}:{doc_id}"))
@@ -108,8 +107,6 @@ def write_shuffled(
         lost = len({place[0] for place in mine} - {position.query for position in positions})
         reason = f"relevant passages beyond {shuffling.max_tokens:,} tokens"
         writer.written.notes[reason] = writer.written.notes.get(reason, 0) + lost
-        if number % _STEP == 0:
-            step(number, dataset.corpus.size)
 
 
 def _segments(text: str, numbers: tuple[int, int], rng: random.Random) -> list[tuple[int, int]]:
