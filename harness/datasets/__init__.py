@@ -17,7 +17,7 @@ from harness.config import ConfigModel, absolute_folder, data_root, read_toml, v
 from harness.datasets import formats as _formats
 from harness.datasets import ir_datasets, msmarco, xor_tydi
 from harness.datasets.corpus import CORPUS, PreparedCorpus, prepare_corpus
-from harness.datasets.dataset import Dataset, Language, QuerySample, draw_sample
+from harness.datasets.dataset import Dataset, Language, QuerySample, draw_sample, filter_fields
 from harness.datasets.ir_datasets import IrDataset
 from harness.datasets.licence import MS_MARCO, XOR_TYDI, Licence
 from harness.datasets.passage_positions import positions_content
@@ -176,8 +176,7 @@ def load(location: DatasetLocation, cache: Path, progress: Progress = silent) ->
         path, split = _split(location)
         name, source = location.name.replace("#", "-"), _formats.read(path, split)
         language, positions = _facts(path).language, positions_content(path)
-    fields = {name for query in source.queries for name, _ in query.filter}
-    corpus, qrels = prepare_corpus(source.documents, cache, progress, fields), source.qrels
+    corpus, qrels = prepare_corpus(source.documents, cache, progress, filter_fields(source.queries)), source.qrels
     return Dataset(name, corpus, source.queries, qrels.content, source.answers, language, positions, qrels.repeated)
 
 

@@ -84,11 +84,11 @@ def read_scored_run(path: Path, progress: Progress | None = None) -> Run:
     return _read_run(path, _SCORED, progress)
 
 
-def read_scores(path: Path, progress: Progress | None = None) -> dict[str, dict[str, float]]:
+def read_scores(path: Path) -> dict[str, dict[str, float]]:
     """Read the scores of a run, in 64 bits, by query and document; raise FileError as :func:`read_scored_run`."""
     scores: dict[str, dict[str, float]] = {}
     faults = []
-    for query, block in _by_query(path, _EXACT, progress, None):
+    for query, block in _by_query(path, _EXACT):
         scores[query] = dict(zip(block.documents, block.numbers[0], strict=True))
         if len(scores[query]) < len(block.documents):
             faults.append(_duplicate(query, block))
@@ -197,7 +197,7 @@ _Fault = tuple[int, str]
 
 
 def _by_query(
-    path: Path, layout: LineLayout, progress: Progress | None, bound: FileLimits | None
+    path: Path, layout: LineLayout, progress: Progress | None = None, bound: FileLimits | None = None
 ) -> Iterator[tuple[str, LineBlock]]:
     """Yield each query with its lines, in the order of first lines; forget each one when it is yielded."""
     queries: dict[bytes, LineBlock] = {}

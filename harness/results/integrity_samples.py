@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from harness.driver.records import MAX_PROBES, Outcome
 from harness.driver.update_plan import TRIALS
 from harness.errors import counted
 from harness.evaluation import answer_recall, trec
-from harness.evaluation.answer_recall import MAX_TOKENS
+from harness.evaluation.answer_recall import MAX_TOKENS, AnswerDepths
 from harness.evaluation.trec import Qrels, Run
 from harness.results import reader
 from harness.results.reader import StoredJob, judges_hits_alone, most_first_stage_hits, most_hits
@@ -123,7 +122,7 @@ class Runs:
         Raises:
             FileError: a run or the query sample cannot be read.
         """
-        path, spec = job.first_stage_path, job.result.spec
+        path, spec = job.file(reader.FIRST_STAGE), job.result.spec
         if path is None:
             return
         first, depth = trec.read_run(path, most_first_stage_hits(spec)), spec.params.get("depth")
@@ -141,11 +140,12 @@ class Runs:
         Raises:
             FileError: the run or the query sample cannot be read.
         """
-        if job.updated_run_path is None:
+        path = job.file(reader.UPDATED_RUN)
+        if path is None:
             if is_mixed(job) and job.result.outcome is Outcome.OK:
                 yield Mismatch(reader.UPDATED_RUN, "no run", "the run after the updates: the job ended ok")
             return
-        run = trec.read_run(job.updated_run_path, most_hits(job.result.spec))
+        run = trec.read_run(path, most_hits(job.result.spec))
         yield from _check_rankings(reader.UPDATED_RUN, job, run, job.result.spec.k)
 
     def _check_judgements(self, job: StoredJob, run: Run) -> Iterator[Mismatch]:
@@ -159,7 +159,8 @@ class Runs:
         if hits != judged:
             follows = f"judgements of the {len(hits)} hits of its run"
             yield Mismatch(JUDGED_HITS, f"judgements of {counted(len(judged), 'hit')}", follows)
-        yield from _check_depths(job.folder / ANSWER_DEPTHS, run, qrels)
+        if depths := job.file(ANSWER_DEPTHS):
+            yield from _check_depths(answer_recall.read_depths(depths), run, qrels)
 
     def _run(self, path: Path, job: StoredJob) -> Run:
         sha256, most = job.result.files.get(reader.RUN), most_hits(job.result.spec)
@@ -182,15 +183,12 @@ def _check_rankings(name: str, job: StoredJob, run: Run, most: int) -> Iterator[
         yield Mismatch(name, stored, f"at most {most}")
 
 
-def _check_depths(path: Path, run: Run, qrels: Qrels) -> Iterator[Mismatch]:
+def _check_depths(depths: AnswerDepths, run: Run, qrels: Qrels) -> Iterator[Mismatch]:
     """Compare the stored answer depths with the run and its judgements."""
-    if not os.path.lexists(path):
-        return
-    depths = answer_recall.read_depths(path)
     with_hits = {query for query, depth in depths.items() if depth.tokens or not depth.language}
     if not with_hits <= run.rankings.keys() <= depths.keys():
         follows = f"depths of the {len(run.rankings)} queries of its run"
-        yield Mismatch(path.name, f"depths of {counted(len(depths), 'query')}", follows)
+        yield Mismatch(ANSWER_DEPTHS, f"depths of {counted(len(depths), 'query')}", follows)
     # Searches stop at the last token, so an answer beyond it is not found.
     lost = [
         query
@@ -198,7 +196,7 @@ def _check_depths(path: Path, run: Run, qrels: Qrels) -> Iterator[Mismatch]:
         if depth.found is None and depth.tokens < MAX_TOKENS and any(qrels.get(query, {}).values())
     ]
     if lost:
-        yield Mismatch(path.name, f"no answer for query {lost[0]!r}", f"the depth of the answer in {JUDGED_HITS}")
+        yield Mismatch(ANSWER_DEPTHS, f"no answer for query {lost[0]!r}", f"the depth of the answer in {JUDGED_HITS}")
 
 
 def check(job: StoredJob) -> Iterator[Mismatch]:

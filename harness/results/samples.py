@@ -78,15 +78,9 @@ def no_samples() -> pa.Table:
     """Return the table of a job that finished no query."""
     import pyarrow as pa
 
-    kinds = {"string": _ids(), "int32": pa.int32(), "bool": pa.bool_(), "int64": pa.int64()}
-    return pa.schema({name: kinds[kind] for name, kind in _TYPES.items()}).empty_table()
-
-
-def _ids() -> pa.DataType:
-    """Return the type of query ids: places in a dictionary, so that a long id takes no memory in each row."""
-    import pyarrow as pa
-
-    return pa.dictionary(pa.int32(), pa.string())
+    types = {name: pa.type_for_alias(kind) for name, kind in _TYPES.items()}
+    # Ids are places in a dictionary, so that a long one takes no memory in each row.
+    return pa.schema(types | {"query_id": pa.dictionary(pa.int32(), pa.string())}).empty_table()
 
 
 def load_samples(path: Path, budget: SampleBudget | None = None) -> pa.Table:

@@ -264,7 +264,9 @@ class Store:
             ) from error
         folders = {path.parent.relative_to(self.folder).as_posix(): path for path in result_paths(self.folder, [])}
         unlisted = {name: seal for name in folders.keys() - listed.keys() if (seal := _sound_seal(folders[name]))}
-        unlisted |= {name: sha256 for name, sha256 in _inputs(self.folder) if name not in listed}
+        inputs = {path.relative_to(self.folder).as_posix(): path for path, _ in seals.input_files(self.folder)}
+        named = {name: path.name.partition(".")[0] for name, path in inputs.items() if name not in listed}
+        unlisted |= {name: sha256 for name, sha256 in named.items() if re.fullmatch("[0-9a-f]{64}", sha256)}
         if not unlisted:
             return
         manifest = self.folder / seals.MANIFEST
@@ -279,14 +281,6 @@ class Store:
         if self._publisher:
             path = self.folder / seals.MANIFEST
             self._publisher.write(path, path.read_bytes())
-
-
-def _inputs(suite: Path) -> Iterator[tuple[str, str]]:
-    """Yield the paths of a suite's qrels and query samples below its folder, and the hash in each name."""
-    for folder in ("qrels", "samples"):
-        for path in sorted((suite / folder).iterdir()) if (suite / folder).is_dir() else ():
-            if re.fullmatch("[0-9a-f]{64}", sha256 := path.name.partition(".")[0]):
-                yield f"{folder}/{path.name}", sha256
 
 
 def _sealed(result: Result, target: Path) -> tuple[Result, bytes]:

@@ -24,7 +24,7 @@ from harness.datasets.generate import kinds as generate
 from harness.datasets.generate import wordpieces
 from harness.datasets.generate.kinds import KINDS
 from harness.datasets.generate.passages import body, sentence_spans
-from harness.datasets.passage_positions import RelevantPosition, read_positions
+from harness.datasets.passage_positions import POSITIONS, RelevantPosition, read_positions
 from harness.errors import UsageError
 from tests.support.command_line import call
 
@@ -82,7 +82,7 @@ def texts(folder: Path) -> dict[str, str]:
 def at_their_places(folder: Path) -> Iterator[tuple[RelevantPosition, str]]:
     """Yield each position with its text, once its tokens are counted again."""
     documents = texts(folder)
-    for each in read_positions(folder):
+    for each in read_positions(folder / POSITIONS):
         text = documents[each.doc]
         passage = text[each.start_char : each.end_char]
         before, inside, whole = wordpieces.count_tokens([text[: each.start_char], passage, text])
@@ -112,7 +112,7 @@ def test_far_relevant_has_the_geometry_of_the_study(tmp_path: Path, cache: Path)
         known = {document["text"]: document["_id"] for document in map(json.loads, lines)}
     tokens = dict(zip(known, wordpieces.count_tokens(list(known)), strict=True))
     documents, lengths = texts(tmp_path / "out"), []
-    for each in read_positions(tmp_path / "out"):
+    for each in read_positions(tmp_path / "out" / POSITIONS):
         text = documents.pop(each.doc)
         passages = [f"{part.strip()} ." for part in text.split(".") if part.strip()]
         assert " ".join(passages) == text and len(set(passages)) == len(passages), "none is repeated"
@@ -191,7 +191,7 @@ def _check_candidates(folder: Path, qrels: str, number: int) -> None:
 @pytest.mark.slow
 def test_placed_passages_take_all_depths_and_lengths(tmp_path: Path, cache: Path, tiny: Path) -> None:
     generate.generate("placed", tiny, tmp_path / "out", cache, 3, SMALL["placed"])
-    found = list(read_positions(tmp_path / "out"))
+    found = list(read_positions(tmp_path / "out" / POSITIONS))
     assert {(each.target_length, each.depth) for each in found} == {(t, d) for t in (80, 231) for d in (0.0, 0.5, 1.0)}
     for each in found:
         assert each.target_length is not None and each.target_length - 20 <= each.length <= each.target_length
@@ -199,7 +199,7 @@ def test_placed_passages_take_all_depths_and_lengths(tmp_path: Path, cache: Path
         assert abs(each.start_token - (each.depth or 0) * rest) <= 10, "half a filler, at most"
     given = {**SMALL["placed"], "passage_tokens": (4, 20), "lengths": (80, 150, 231)}
     generate.generate("placed", tiny, tmp_path / "three", cache, 3, given)
-    missing = {(each.target_length or 0) - each.length for each in read_positions(tmp_path / "three")}
+    missing = {(each.target_length or 0) - each.length for each in read_positions(tmp_path / "three" / POSITIONS)}
     assert missing <= {0, 1, 2, 3}, "less than the shortest filler"
 
 
@@ -231,7 +231,7 @@ def test_lengths_are_repeated_or_listed(tmp_path: Path, cache: Path, tiny: Path,
     assert done.exit_code == 0, done.output
     record = json.loads((tmp_path / "out" / "generator.json").read_text())
     assert record["parameters"]["lengths"] == [64, 128]
-    assert {each.target_length for each in read_positions(tmp_path / "out")} == {64, 128}
+    assert {each.target_length for each in read_positions(tmp_path / "out" / POSITIONS)} == {64, 128}
 
 
 @pytest.mark.slow
@@ -273,7 +273,7 @@ def test_sources_judged_everywhere_hold_queries_out(tmp_path: Path, cache: Path)
     for doc_id, text in documents.items():
         fillers = text.replace(passages[doc_id], " ")
         assert not any(sentence in fillers for sentence in sentences)
-    of_paragraph = {each.doc: relevant[each.query] for each in read_positions(tmp_path / "out")}
+    of_paragraph = {each.doc: relevant[each.query] for each in read_positions(tmp_path / "out" / POSITIONS)}
     ranks = []
     for query, docs in _candidates(tmp_path / "out").items():
         (own,) = (rank for rank, doc in enumerate(docs, 1) if of_paragraph[doc] == relevant[query])
@@ -298,7 +298,7 @@ def test_joined_parts_share_grades_and_untitled_documents_stay_alone(tmp_path: P
     made = generate.generate("joined", folder, tmp_path / "out", cache)
     assert texts(tmp_path / "out") == {"a": "ice rock ash", "d": "river", "e": "river"}
     assert (tmp_path / "out" / "qrels.trec").read_text() == "q 0 a 2\nq 0 e 1\n"
-    assert list(read_positions(tmp_path / "out")) == [
+    assert list(read_positions(tmp_path / "out" / POSITIONS)) == [
         RelevantPosition("q", "a", 1, 3, 4, 12, 3),
         RelevantPosition("q", "e", 0, 1, 0, 5, 1),
     ]
@@ -452,7 +452,7 @@ def test_a_killed_run_leaves_no_collection(tmp_path: Path, cache: Path, tiny: Pa
     arguments = ["generate", "passkey", "--from", tiny, "--out", tmp_path / "out", "--cache", cache]
     arguments += ["--documents", "900", "--lengths", "30000"]
     run = subprocess.Popen([sys.executable, "-m", "harness", *arguments], stderr=subprocess.DEVNULL)
-    while not any(tmp_path.glob("out.*.partial/corpus.jsonl.gz")):
+    while not any(tmp_path.glob("out-*.partial/out/corpus.jsonl.gz")):
         assert run.poll() is None
         time.sleep(0.01)
     run.send_signal(number)

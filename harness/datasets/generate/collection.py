@@ -69,14 +69,11 @@ def new_folder(out: Path) -> Iterator[Path]:
     if out.exists() or out.is_symlink():
         raise FileError(f"{out}: exists; remove it, or name another folder with --out")
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        staging = filesystem.staging_path(out)
-        try:
-            staging.mkdir()
-            yield staging
-            staging.rename(out)
-        finally:
-            filesystem.remove_tree(staging)
+        with filesystem.scratch_folder(out.parent, out.name) as scratch:
+            folder = scratch / out.name
+            folder.mkdir()
+            yield folder
+            folder.rename(out)
     except OSError as error:
         full = filesystem.reports_full_disk(error.strerror or "")
         kind, remedy = (StoreError, "make room") if full else (FileError, "choose another place")

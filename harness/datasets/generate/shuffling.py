@@ -18,7 +18,7 @@ from harness.datasets.dataset import Dataset
 from harness.datasets.generate.collection import CollectionWriter
 from harness.datasets.generate.passages import PassageCut, best_overlap
 from harness.datasets.generate.wordpieces import count_tokens, cut_at_word
-from harness.datasets.passage_positions import RelevantPosition, has_positions, read_positions
+from harness.datasets.passage_positions import RelevantPosition, find_positions, read_positions
 from harness.driver.records import Query
 from harness.errors import FileError, UsageError
 
@@ -56,10 +56,11 @@ class Shuffling:
 
 def known_places(folder: Path) -> Places | None:
     """Return the places of relevant passages by document, from a folder's positions; ``None``: it has none."""
-    if not has_positions(folder):
+    path = find_positions(folder)
+    if path is None:
         return None
     places: dict[str, list[_Place]] = {}
-    for position in read_positions(folder):
+    for position in read_positions(path):
         places.setdefault(position.doc, []).append((position.query, position.start_char, position.end_char))
     return places
 
