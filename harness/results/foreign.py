@@ -18,6 +18,7 @@ from harness import filesystem
 from harness.config import ConfigModel, validate
 from harness.errors import FileError, UsageError
 from harness.results import seals
+from harness.results.pin_lock import Sha256
 from harness.untrusted import parse_json, read_whole, reading, to_json
 
 FILE = "foreign.json"
@@ -27,7 +28,6 @@ _REMEDY = "remove it, and import the files again"
 
 # Names of others become headings and names of columns.
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._:@+/()=,*%|&-]{0,199}$")]
-Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
 class ForeignQuality(ConfigModel):

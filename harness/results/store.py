@@ -13,7 +13,7 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -38,7 +38,7 @@ from harness.results.reader import (
     result_paths,
 )
 from harness.results.schema import Result
-from harness.results.suite_record import PairKind, ToldMachine
+from harness.results.suite_record import SuiteRecord
 from harness.untrusted import read_start, reason_of, to_json
 
 if TYPE_CHECKING:
@@ -161,19 +161,14 @@ class Store:
             seals.append(self.folder, name, sha256)
             self._publish_manifest()
 
-    def keep_suite(
-        self,
-        measures: Iterable[str],
-        pairs: Mapping[PairKind, Mapping[str, str]],
-        positions: Mapping[str, bytes] | None = None,
-        service: ToldMachine | None = None,
-    ) -> None:
-        """Store the suite's measures, pairs, datasets' positions and service; they replace the earlier runs'."""
-        given = {name: content for name, content in (positions or {}).items() if len(content) <= MOST_SAMPLE_BYTES}
+    def keep_suite(self, record: SuiteRecord, positions: Mapping[str, bytes]) -> None:
+        """Store the suite's record, and the positions of datasets; they replace the earlier runs'."""
+        given = {name: content for name, content in positions.items() if len(content) <= MOST_SAMPLE_BYTES}
         hashes = {name: hashlib.sha256(content).hexdigest() for name, content in given.items()}
         for name, sha256 in hashes.items():
             self._keep(suite_record.positions_path(self.folder, sha256), given[name])
-        target, content = self.folder / suite_record.FILE, suite_record.text(measures, pairs, hashes, service).encode()
+        target = self.folder / suite_record.FILE
+        content = record.model_copy(update={"positions": hashes}).text().encode()
         if len(content) > suite_record.MOST_BYTES:
             text = f"would have {len(content):,} bytes; the limit is {suite_record.MOST_BYTES:,}"
             raise StoreError(f"{target}: {text}; name fewer pairs in the suite's [firstp], [exact] and [seeds]")

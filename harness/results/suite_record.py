@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -62,17 +61,9 @@ class SuiteRecord(ConfigModel):
             raise ValueError(str(error).partition("; ")[0]) from None
         return value
 
-
-def text(
-    measures: Iterable[str],
-    pairs: Mapping[PairKind, Mapping[str, str]] | None = None,
-    positions: Mapping[str, str] | None = None,
-    service: ToldMachine | None = None,
-) -> str:
-    """Return the content of the record without empty parts; arguments as the fields of :class:`SuiteRecord`."""
-    parts = {name: dict(part) for name, part in (*(pairs or {}).items(), ("positions", positions)) if part}
-    told = {name: value for name, value in vars(service or ToldMachine()).items() if value is not None}
-    return to_json({"measures": list(measures), **parts, **({"service": told} if told else {})}, indent=2) + "\n"
+    def text(self) -> str:
+        """Return the content of the file, without empty parts."""
+        return to_json(self.model_dump(mode="json", exclude_defaults=True), indent=2) + "\n"
 
 
 def positions_path(suite: Path, sha256: str) -> Path:
