@@ -32,7 +32,7 @@ from harness.driver.update_plan import planned_updates
 from harness.errors import FileError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    import pyarrow.parquet as pq
 
 # Characters of a foreign text in a table or a message; JSON reports have all of it.
 MAX_TEXT = 500
@@ -275,15 +275,16 @@ def open_regular(path: Path, max_bytes: int | None = None, *, links: bool = Fals
 
 
 @contextmanager
-def native_file(file: IO[bytes]) -> Iterator[pa.NativeFile]:
-    """Open an open file again, as pyarrow reads it without Python.
+def parquet_file(file: IO[bytes], **options: Any) -> Iterator[pq.ParquetFile]:
+    """Open an open file again as Parquet, which pyarrow then reads without Python.
 
     A thread of pyarrow that needs Python while the process ends would abort it.
     """
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
-    with pa.OSFile(f"/proc/self/fd/{file.fileno()}") as native:
-        yield native
+    with pa.OSFile(f"/proc/self/fd/{file.fileno()}") as native, pq.ParquetFile(native, **options) as parquet:
+        yield parquet
 
 
 def _check(path: Path, status: os.stat_result, max_bytes: int | None) -> None:

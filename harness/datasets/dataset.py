@@ -76,7 +76,7 @@ class Dataset:
             query, _, document, grade = line.split(" ")
             yield query, document, int(grade)
 
-    @property
+    @cached_property
     def judged(self) -> frozenset[str]:
         """Ids of the queries that can be judged."""
         return frozenset(self.answers.by_query if self.answers else (query for query, _, _ in self.graded()))

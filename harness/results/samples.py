@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from harness.driver.output import WARMUP_TRIAL
 from harness.results import parquet_pages
-from harness.untrusted import MAX_FILE_BYTES, native_file, open_regular, reading
+from harness.untrusted import MAX_FILE_BYTES, open_regular, parquet_file, reading
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -95,14 +95,13 @@ def load_samples(path: Path, budget: SampleBudget | None = None) -> pa.Table:
     """
     import pyarrow as pa
     import pyarrow.compute as pc
-    import pyarrow.parquet as pq
 
     budget = budget or SampleBudget(_MOST_HELD_BYTES)
     remedy = "run its suite again with --fresh (harness verify names all damage)"
     with reading(path, remedy, damage=(OSError, ValueError, KeyError, pa.ArrowException)):
         with open_regular(path, MAX_FILE_BYTES) as content:
             _check_footer(content)
-            with native_file(content) as native, pq.ParquetFile(native, read_dictionary=["query_id"]) as file:
+            with parquet_file(content, read_dictionary=["query_id"]) as file:
                 rows, columns = _check_outline(file)
                 pages_bytes = parquet_pages.unpacked_bytes(content, file.metadata)
                 budget.admit(rows, columns, pages_bytes, os.fstat(content.fileno()).st_size)

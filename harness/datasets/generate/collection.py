@@ -8,7 +8,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -55,7 +55,7 @@ class Written:
     documents: int = 0
     tokens: int = 0
     queries: int = 0
-    notes: dict[str, int] = field(default_factory=dict)
+    notes: Counter[str] = field(default_factory=Counter)
 
 
 @contextmanager

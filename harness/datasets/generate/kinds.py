@@ -145,7 +145,8 @@ def _write_one(provenance: Provenance, folder: Path, progress: Progress) -> Writ
             geometry = {name: parameters[name] for name in parameters if name in Placing.__annotations__}
             write_placed(writer, source, Placing(kind, **geometry), parameters["queries"])
         if "candidates" in parameters:
-            writer.written.notes |= {} if kind == "passkey" else source.left_out
+            if kind != "passkey":
+                writer.written.notes.update(source.left_out)
             writer.write_candidates(parameters["candidates"], provenance.seed)
     return writer.written
 

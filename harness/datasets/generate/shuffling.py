@@ -106,8 +106,7 @@ def write_shuffled(
         for position in positions:
             writer.add_position(position)
         lost = len({place[0] for place in mine} - {position.query for position in positions})
-        reason = f"relevant passages beyond {shuffling.max_tokens:,} tokens"
-        writer.written.notes[reason] = writer.written.notes.get(reason, 0) + lost
+        writer.written.notes[f"relevant passages beyond {shuffling.max_tokens:,} tokens"] += lost
 
 
 def _segments(text: str, numbers: tuple[int, int], rng: random.Random) -> list[tuple[int, int]]:
