@@ -91,13 +91,13 @@ class JobEvaluator:
             run = replace(run, rankings=kept)
         ranked = [measure for measure in self.measures if not isinstance(measure, DistanceName)]
         judged = evaluate.evaluate(run, basis.qrels, sample, ranked, hits_alone=hits_alone)
-        grades = (grade for query in sample for grade in basis.qrels.get(query, {}).values())
         return JobEvaluation(
             basis,
             judged,
             None if hits_alone else self._unjudged(job, run, basis, sample),
             self._distances(job, run, basis, sample, hits_alone=hits_alone),
-            () if basis.sha256 else tuple(trec.negative_grade_notes(grades)),  # otherwise its own remarks say it
+            # Other judgements' own notes say it.
+            () if basis.sha256 else tuple(trec.negative_grade_notes(basis.qrels, sample)),
             first_stage.score(job, judged, basis.qrels, sample, ranked, hits_alone=hits_alone),
         )
 

@@ -19,7 +19,7 @@ import numpy as np
 from harness.datasets import source
 from harness.datasets.source import DatasetSource, DocumentStream, Format, SourceDocument
 from harness.errors import FileError
-from harness.untrusted import reason_of
+from harness.untrusted import decode
 
 _PASSAGES = ("passage-collection/part-*",)
 _IDS = ("passage-collection/passage2id.map.json",)
@@ -108,7 +108,7 @@ def _entries(path: Path) -> Iterator[tuple[int, bytes]]:
             for entry in _ENTRY.finditer(rest):
                 if rest[end : entry.start()].strip():
                     break
-                _check_utf8(path, entry[2])
+                decode(entry[2], path)
                 yield int(entry[1]), entry[2]
                 end, ended = entry.end(), entry[3]
             rest = rest[end:]
@@ -117,13 +117,6 @@ def _entries(path: Path) -> Iterator[tuple[int, bytes]]:
     if rest.strip() or ended != b"}":
         near = rest[:40].decode("utf-8", "replace")
         raise FileError(f"{path}: not a JSON object of numbers and ids near {near!r}; correct it")
-
-
-def _check_utf8(path: Path, name: bytes) -> None:
-    try:
-        name.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise FileError(f"{path}: the id {name[:40]!r}: {reason_of(error)}; save the file as UTF-8") from None
 
 
 FORMAT = Format("DuReader-retrieval", (_PASSAGES, _IDS, _QUESTIONS), _read)

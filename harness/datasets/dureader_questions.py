@@ -38,7 +38,10 @@ DEFAULT_RULE = LabelRule()
 
 @dataclass
 class LabelledCollection:
-    """Counts of a collection: ``relevant`` by query, characters of each passage, and passages that repeat another."""
+    """Counts of a collection: ``relevant`` by query, characters of each passage, and passages that repeat another.
+
+    A finished one has a relevant passage.
+    """
 
     relevant: dict[str, int] = field(default_factory=dict)
     lengths: list[int] = field(default_factory=list)
@@ -51,12 +54,12 @@ class LabelledCollection:
         return {
             "passages": len(self.lengths),
             "repeated_passages": self.repeated,
-            "median_length": stats.median(self.lengths) if self.lengths else None,
-            "mean_length": round(statistics.fmean(self.lengths), 1) if self.lengths else None,
+            "median_length": stats.median(self.lengths),
+            "mean_length": round(statistics.fmean(self.lengths), 1),
             "queries": len(self.relevant),
             "queries_without_answer": self.unanswered,
             "queries_with_relevant": len(judged),
-            "relevant_per_query": round(statistics.fmean(judged), 2) if judged else None,
+            "relevant_per_query": round(statistics.fmean(judged), 2),
         }
 
 

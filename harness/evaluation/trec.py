@@ -185,9 +185,9 @@ def _flagged(name: str, lines: Sequence[int], one: str, several: str, more: str)
         yield f"{text}: {more}"
 
 
-def negative_grade_notes(grades: Iterable[int]) -> Iterator[str]:
-    """Yield a note on negative grades of stored judgements, if there are any."""
-    negative = sum(grade < 0 for grade in grades)
+def negative_grade_notes(qrels: Qrels, queries: Iterable[str]) -> Iterator[str]:
+    """Yield a note on negative grades of stored judgements of these queries, if there are any."""
+    negative = sum(grade < 0 for query in queries for grade in qrels.get(query, {}).values())
     if negative:
         yield f"{negative:,} grade{'s are' if negative > 1 else ' is'} below 0: {_NEGATIVE}"
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harness.driver.output import REPEAT_TRIAL, WARMUP_TRIAL
 from harness.driver.rate_search import judged_ns, latency_and_late
@@ -22,10 +22,6 @@ from harness.results import reader
 from harness.results.reader import StoredJob, judges_hits_alone, most_first_stage_hits, most_hits
 from harness.results.samples import query_ids
 from harness.results.schema import ANSWER_DEPTHS, CLOCK_SLACK_S, JUDGED_HITS, has_probes
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 # On another processor sums may differ in their last digits.
 _CLOSE = 1e-9
@@ -199,6 +195,10 @@ def _check_depths(depths: AnswerDepths, run: Run, qrels: Qrels) -> Iterator[Mism
         yield Mismatch(ANSWER_DEPTHS, f"no answer for query {lost[0]!r}", f"the depth of the answer in {JUDGED_HITS}")
 
 
+# The columns of samples by name, without the ids of queries.
+_Columns = dict[str, list[Any]]
+
+
 def check(job: StoredJob) -> Iterator[Mismatch]:
     """Check that the samples match the spec, and that the record counts them correctly.
 
@@ -215,9 +215,9 @@ def check(job: StoredJob) -> Iterator[Mismatch]:
     sample = job.sample_ids()
     follows = ", as many as its query sample has"
     yield from differences(f"{reader.RESULT}: spec.sample_size", spec.sample_size, len(sample), reason=follows)
-    trials = [int(trial) for trial in table.column("trial").to_pylist()]
-    latency_ns = table.column("latency_ns").to_pylist()
-    yield from _check_figures(table)
+    columns = {name: table.column(name).to_pylist() for name in table.column_names if name != "query_id"}
+    trials = columns["trial"]
+    yield from _check_figures(columns)
     yield from _check_trials(job, trials)
     if ok:
         counts = Counter(zip(trials, query_ids(table), strict=True))
@@ -226,12 +226,14 @@ def check(job: StoredJob) -> Iterator[Mismatch]:
         follows = ", as many queries of the sample as warmed up"
         yield from differences(f"{reader.RESULT}: spec.held_out", spec.held_out, warm, reason=follows)
         yield from _check_whole(job, counts, timed)
-    yield from _check_counts(job, trials, latency_ns)
-    if ok and has_probes(job.result):
-        failed = table.column("failed").to_pylist() if "failed" in table.column_names else [None] * len(trials)
-        yield from _check_probes(job, trials, latency_ns, failed)
-    elif ok:
-        yield from _check_wall_time(job, table)
+    yield from _check_counts(job, trials, columns["latency_ns"])
+    if ok:
+        yield from (_check_probes if has_probes(job.result) else _check_wall_time)(job, columns)
+
+
+def _column(columns: _Columns, name: str) -> list[Any]:
+    """Return a column that samples may lack."""
+    return columns.get(name) or [None] * len(columns["trial"])
 
 
 def is_mixed(job: StoredJob) -> bool:
@@ -239,13 +241,11 @@ def is_mixed(job: StoredJob) -> bool:
     return job.result.spec.cell.scenario == "mixed"
 
 
-def _check_figures(table: pa.Table) -> Iterator[Mismatch]:
+def _check_figures(columns: _Columns) -> Iterator[Mismatch]:
     """Find times and counts below their least values, and more real tokens than padded ones."""
-    names = [name for name in table.column_names if name.endswith("_ns") or name.startswith("count_")]
-    columns = {name: table.column(name).to_pylist() for name in names}
-    for name, values in columns.items():
+    for name in (name for name in columns if name.endswith("_ns") or name.startswith("count_")):
         least = 1 if name == "latency_ns" else 0
-        if wrong := [value for value in values if value is not None and value < least]:
+        if wrong := [value for value in columns[name] if value is not None and value < least]:
             yield Mismatch(f"{reader.SAMPLES}: {name}", f"{len(wrong)} such as {wrong[0]}", f"at least {least}")
     pairs = zip(columns.get("count_tokens", ()), columns.get("count_padded_tokens", ()), strict=False)
     for real, padded in pairs:
@@ -302,16 +302,16 @@ def _check_counts(job: StoredJob, trials: list[int], latency_ns: list[Any]) -> I
     yield from differences(f"{reader.RESULT}: answers", stored, follows, reason=f", by {reader.SAMPLES}")
 
 
-def _check_wall_time(job: StoredJob, table: pa.Table) -> Iterator[Mismatch]:
+def _check_wall_time(job: StoredJob, columns: _Columns) -> Iterator[Mismatch]:
     """Compare the samples' total time with the job's, like :mod:`harness.jobs.collect`.
 
     Queries during updates overlap, and are left out.
     """
+    rows = list(zip(columns["trial"], _column(columns, "batch"), columns["latency_ns"], strict=True))
     if is_mixed(job):
-        table = table.filter([trial % TRIALS != 1 for trial in table.column("trial").to_pylist()])
-    rows = table.select([name for name in ("trial", "latency_ns", "batch") if name in table.column_names]).to_pylist()
-    batches = {(row["trial"], row["batch"]): row["latency_ns"] for row in rows if row.get("batch") is not None}
-    alone = sum(row["latency_ns"] for row in rows if row.get("batch") is None)
+        rows = [row for row in rows if row[0] % TRIALS != 1]
+    batches = {(trial, batch): ns for trial, batch, ns in rows if batch is not None}
+    alone = sum(ns for _, batch, ns in rows if batch is None)
     load_s = job.result.measured.load_s if job.result.measured else None
     worked_s = (load_s or 0) + (alone + sum(batches.values())) / 1e9
     if worked_s > job.result.wall_s + CLOCK_SLACK_S:
@@ -319,17 +319,14 @@ def _check_wall_time(job: StoredJob, table: pa.Table) -> Iterator[Mismatch]:
         yield Mismatch(f"{reader.RESULT}: wall_s", f"{job.result.wall_s}", follows)
 
 
-def _check_probes(job: StoredJob, trials: list[int], latency_ns: list[Any], failed: list[Any]) -> Iterator[Mismatch]:
+def _check_probes(job: StoredJob, columns: _Columns) -> Iterator[Mismatch]:
     """Compare the probes of scenario ``server``, and the confirmed rate, with the samples."""
     measured, target = job.result.measured, job.result.spec.scenario_params
     if measured is None:
         return
+    samples = list(zip(columns["trial"], columns["latency_ns"], _column(columns, "failed"), strict=True))
     for number, probe in enumerate(measured.probes, start=1):
-        timed = [
-            judged_ns(ns, bool(fault), target)
-            for trial, ns, fault in zip(trials, latency_ns, failed, strict=True)
-            if trial == probe.trial
-        ]
+        timed = [judged_ns(ns, bool(fault), target) for trial, ns, fault in samples if trial == probe.trial]
         if not timed or target.latency_percentile is None or target.latency_target_s is None:
             continue
         latency_s, late = latency_and_late(timed, target)

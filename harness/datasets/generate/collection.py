@@ -207,7 +207,7 @@ class CollectionWriter(DatasetWriter):
         (self._folder / GENERATOR).write_text(record, encoding="utf-8")
         licence, attribution = one_line(made.licence.text or NO_LICENCE), one_line(made.licence.attribution or "")
         write_facts(self._folder, made.source.language, licence, attribution)
-        (self._folder / "README.md").write_text(self._readme(), encoding="utf-8")
+        (self._folder / "README.md").write_text(self._readme(licence, attribution), encoding="utf-8")
 
     def _record(self) -> dict[str, Any]:
         made, written = self._provenance, self.written
@@ -225,16 +225,14 @@ class CollectionWriter(DatasetWriter):
             "harness": harness.__version__,
         }
 
-    def _readme(self) -> str:
+    def _readme(self, licence: str, attribution: str) -> str:
         made, written = self._provenance, self.written
-        licence = one_line(made.licence.text or NO_LICENCE)
-        named = made.licence.attribution
-        attribution = f"**Attribution.** {one_line(named)}\n\n" if named else ""
+        attributed = f"**Attribution.** {attribution}\n\n" if attribution else ""
         return (
             f"# {made.source.name}, `{made.kind}`\n\n"
             f"{written.documents:,} documents, {written.queries:,} queries. Generated: the texts of documents are put "
             f"together from passages of `{made.source.name}`.\n\n"
-            f"**Licence.** {licence}\n\n{attribution}"
+            f"**Licence.** {licence}\n\n{attributed}"
             f"**Changes.** {quoted('generate', made.kind)} with seed {made.seed} and the parameters in `{GENERATOR}`. "
             f"Relevant: {self._relevant}.\n"
         )
