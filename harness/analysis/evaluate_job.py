@@ -117,11 +117,9 @@ class JobEvaluator:
         return rejudge.leave_out(basis, job.sample_ids(), self.override)
 
     def _unjudged(self, job: StoredJob, run: Run, basis: JudgementBasis, sample: tuple[str, ...]) -> UnjudgedHits:
-        cutoffs = (measure_names.cutoff(measure) for measure in self.measures)
-        depth = min(job.result.spec.k, next((depth for depth in cutoffs if depth), judged_runs.UNJUDGED_DEPTH))
-        return judged_runs.count_unjudged(
-            run, basis.qrels, (query for query in sample if basis.qrels.get(query)), depth
-        )
+        depth = measure_names.unjudged_depth(self.measures, job.result.spec.k)
+        judged = (query for query in sample if basis.qrels.get(query))
+        return judged_runs.count_unjudged(run, basis.qrels, judged, depth)
 
     def _distances(
         self, job: StoredJob, run: Run, basis: JudgementBasis, sample: tuple[str, ...], *, hits_alone: bool

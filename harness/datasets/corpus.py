@@ -162,8 +162,7 @@ def prepare_corpus(
             partial.chmod(0o755)
             if not folder.is_dir():  # another run was faster
                 partial.rename(folder)
-    facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
-    return PreparedCorpus(folder, facts["size"], facts["sha256"], facts["empty"])
+    return PreparedCorpus(folder, **json.loads((folder / _FACTS).read_text(encoding="utf-8")))
 
 
 def _write(documents: DocumentStream, folder: Path, progress: Progress, fields: Collection[str]) -> None:

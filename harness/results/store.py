@@ -183,15 +183,15 @@ class Store:
     def _write_record(self, target: Path, content: bytes) -> None:
         """Write and seal a record of the suite, which a later run may replace."""
         with _disk_errors(target):
+            stored = None
             with suppress(OSError):  # a missing or irregular file is replaced
-                if read_start(target, len(content) + 1) == content:
-                    self._seal(target, hashlib.sha256(content).hexdigest())
-                    return
-            if self._publisher:
-                self._publisher.write(target, content)
-            partial = self.staging / target.name
-            partial.write_bytes(content)
-            partial.rename(target)
+                stored = read_start(target, len(content) + 1)
+            if stored != content:
+                if self._publisher:
+                    self._publisher.write(target, content)
+                partial = self.staging / target.name
+                partial.write_bytes(content)
+                partial.rename(target)
             self._seal(target, hashlib.sha256(content).hexdigest())
 
     def put(
