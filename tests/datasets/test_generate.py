@@ -279,11 +279,11 @@ def test_sources_judged_everywhere_hold_queries_out(tmp_path: Path, cache: Path)
         (own,) = (rank for rank, doc in enumerate(docs, 1) if of_paragraph[doc] == relevant[query])
         ranks.append(own)  # no candidate holds another sentence of the judged paragraph
     assert abs(statistics.fmean(1 / rank for rank in ranks) - 0.0519) < 3 * 0.1169 / len(ranks) ** 0.5, "chance"
-    assert "BY-SA 4.0" in str(made.licence.text) and "Artetxe" in (tmp_path / "out" / "README.md").read_text()
+    assert "BY-SA 4.0" in str(made.facts.licence) and "Artetxe" in (tmp_path / "out" / "README.md").read_text()
     record = json.loads((tmp_path / "out" / "generator.json").read_text())
     assert record["source"]["corpus_sha256"] == dataset.corpus.sha256 and "BY-SA 4.0" in record["source"]["licence"]
     assert datasets.load(tmp_path / "out", cache).language == "en"
-    assert datasets.licence(tmp_path / "out") == made.licence, "what is generated from it carries the licence on"
+    assert datasets.licence(tmp_path / "out") == made.facts, "what is generated from it carries the licence on"
 
 
 @pytest.mark.slow
@@ -347,7 +347,7 @@ def test_larger_is_the_source_among_distractors_of_unjudged_sentences(tmp_path: 
     _check_sentences(distractors[::4], allowed, forbidden)
     record = json.loads((tmp_path / "out" / "generator.json").read_text())
     assert (record["documents"], record["queries"]) == (8_000, 300)
-    assert "ODC-By" in str(made.licence.text) and "David Wadden" in (tmp_path / "out" / "README.md").read_text()
+    assert "ODC-By" in str(made.facts.licence) and "David Wadden" in (tmp_path / "out" / "README.md").read_text()
     assert not (tmp_path / "out" / "positions.jsonl").exists()
     with pytest.raises(UsageError, match="out: has distractors already; name the dataset that it was made from"):
         generate.generate("larger", tmp_path / "out", tmp_path / "more", cache, 0, {"documents": 8_001})
@@ -391,13 +391,13 @@ def test_unknown_and_restricted_licences_are_named(tmp_path: Path, cache: Path, 
     generate.generate("uniform", tiny, tmp_path / "mine", cache, 0, SMALL["uniform"])
     assert "must not be passed on" in (tmp_path / "mine" / "README.md").read_text()
     (tiny / "dataset.toml").write_text('licence = "CC0"\n')
-    assert datasets.licence(tiny).text == "CC0"
+    assert datasets.licence(tiny).licence == "CC0"
     (tiny / "dataset.toml").unlink()
     (tmp_path / "marco").mkdir()
     for name in ("collection.tsv", "queries.dev.tsv", "qrels.dev.tsv"):
         (tmp_path / "marco" / name).write_text("1\tx\n")
-    assert "non-commercial" in str(datasets.licence(tmp_path / "marco#dev").text)
-    assert "non-commercial" in str(datasets.licence(datasets.IrDataset("msmarco-passage/dev/small")).text)
+    assert "non-commercial" in str(datasets.licence(tmp_path / "marco#dev").licence)
+    assert "non-commercial" in str(datasets.licence(datasets.IrDataset("msmarco-passage/dev/small")).licence)
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ from harness.commands import quoted
 from harness.datasets.dataset import Dataset
 from harness.datasets.generate import wordpieces
 from harness.datasets.generate.passages import Passage, source_facts
-from harness.datasets.licence import Licence
+from harness.datasets.licence import DatasetFacts
 from harness.datasets.native import query_line
 from harness.datasets.passage_positions import POSITIONS, RelevantPosition
 from harness.driver.records import Query, Scalar, corpus_line
@@ -45,7 +45,7 @@ class Provenance:
     seed: int
     parameters: dict[str, Any]
     source: Dataset
-    licence: Licence
+    facts: DatasetFacts
 
 
 @dataclass
@@ -205,7 +205,7 @@ class CollectionWriter(DatasetWriter):
             positions.unlink()
         record = json.dumps(self._record(), indent=1, ensure_ascii=False, default=raw_text) + "\n"
         (self._folder / GENERATOR).write_text(record, encoding="utf-8")
-        licence, attribution = one_line(made.licence.text or NO_LICENCE), one_line(made.licence.attribution or "")
+        licence, attribution = one_line(made.facts.licence or NO_LICENCE), one_line(made.facts.attribution or "")
         write_facts(self._folder, made.source.language, licence, attribution)
         (self._folder / "README.md").write_text(self._readme(licence, attribution), encoding="utf-8")
 
@@ -216,7 +216,7 @@ class CollectionWriter(DatasetWriter):
             "seed": made.seed,
             "parameters": made.parameters,
             "tokenizer": {"name": wordpieces.NAME, "vocabulary_sha256": wordpieces.VOCABULARY_SHA256},
-            "source": {**source_facts(made.source), "licence": made.licence.text},
+            "source": {**source_facts(made.source), "licence": made.facts.licence},
             "relevant_passage": self._relevant,
             "documents": written.documents,
             "queries": written.queries,

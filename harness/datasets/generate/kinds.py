@@ -26,7 +26,7 @@ from harness.datasets.generate.joining import write_joined
 from harness.datasets.generate.passages import CUTS, RULE, PassageCut, PassageSource
 from harness.datasets.generate.placing import Placing, write_placed
 from harness.datasets.generate.shuffling import Places, Shuffling, known_places, write_shuffled
-from harness.datasets.licence import Licence
+from harness.datasets.licence import DatasetFacts
 from harness.errors import UsageError
 from harness.progress import Progress, silent
 
@@ -60,10 +60,10 @@ _RELEVANT = {
 
 @dataclass(frozen=True)
 class Generated:
-    """Folders of a generated collection with their counts, and the licence of its source."""
+    """Folders of a generated collection with their counts, and the facts of its source."""
 
     folders: dict[Path, Written]
-    licence: Licence
+    facts: DatasetFacts
 
 
 def generate(
@@ -101,7 +101,7 @@ def generate(
             folders = _write_copies(provenance, folder, places, progress)
         else:
             folders = {folder: _write_one(provenance, folder, progress)}
-    return Generated({out / copy.relative_to(folder): written for copy, written in folders.items()}, provenance.licence)
+    return Generated({out / copy.relative_to(folder): written for copy, written in folders.items()}, provenance.facts)
 
 
 def _parameters(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
