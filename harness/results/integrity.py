@@ -181,9 +181,9 @@ def _damaged(error: Exception) -> str:
 
 def check_inputs(suite: Path, place: str) -> Iterator[Mismatch]:
     """Find input files whose content does not match the hash in their name."""
-    for path, packed in seals.input_files(suite):
-        where = f"{place}/{path.parent.name}/{path.name}"
-        yield from _check_sha256(path, where, path.name.partition(".")[0], "its name", packed=packed)
+    for name, path in seals.input_files(suite).items():
+        packed = seals.INPUT_FOLDERS[path.parent.name]
+        yield from _check_sha256(path, f"{place}/{name}", path.name.partition(".")[0], "its name", packed=packed)
 
 
 def check_manifest(suite: Path, root: Path, jobs: Mapping[Path, CheckedJob]) -> Iterator[Mismatch]:
@@ -239,8 +239,7 @@ def _suite_files(suite: Path) -> dict[str, Path]:
     """Return a suite's files that reports use in addition to jobs, by their names in the manifest."""
     others = {name: suite / name for name in (suite_record.FILE, pin_lock.FILE)}
     others[seals.ORIGIN] = suite.parent / origins.FILE
-    inputs = {path.relative_to(suite).as_posix(): path for path, _ in seals.input_files(suite)}
-    return {name: path for name, path in others.items() if os.path.lexists(path)} | inputs
+    return {name: path for name, path in others.items() if os.path.lexists(path)} | seals.input_files(suite)
 
 
 def _exists(job: Path) -> bool:

@@ -11,7 +11,7 @@ import errno
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -86,12 +86,11 @@ def read(suite: Path) -> dict[str, str] | None:
     return jobs
 
 
-def input_files(suite: Path) -> Iterator[tuple[Path, bool]]:
-    """Return a suite's qrels and query samples, and whether each is compressed."""
-    for name, packed in INPUT_FOLDERS.items():
-        folder = suite / name
-        if folder.is_dir():
-            yield from ((path, packed) for path in filesystem.without_litter(sorted(folder.iterdir())))
+def input_files(suite: Path) -> dict[str, Path]:
+    """Return a suite's qrels and query samples by their names in its manifest."""
+    folders = (suite / name for name in INPUT_FOLDERS if (suite / name).is_dir())
+    paths = (path for folder in folders for path in filesystem.without_litter(sorted(folder.iterdir())))
+    return {path.relative_to(suite).as_posix(): path for path in paths}
 
 
 def names_file(path: str) -> bool:

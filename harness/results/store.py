@@ -259,7 +259,7 @@ class Store:
             ) from error
         folders = {path.parent.relative_to(self.folder).as_posix(): path for path in result_paths(self.folder, [])}
         unlisted = {name: seal for name in folders.keys() - listed.keys() if (seal := _sound_seal(folders[name]))}
-        inputs = {path.relative_to(self.folder).as_posix(): path for path, _ in seals.input_files(self.folder)}
+        inputs = seals.input_files(self.folder)
         named = {name: path.name.partition(".")[0] for name, path in inputs.items() if name not in listed}
         unlisted |= {name: sha256 for name, sha256 in named.items() if re.fullmatch("[0-9a-f]{64}", sha256)}
         if not unlisted:
