@@ -133,11 +133,10 @@ class Store:
         Raises:
             StoreError: a sample is larger than readers accept, or a file cannot be written.
         """
-        contents = {Path("qrels") / f"{qrels_sha256}.{ending}.gz": gzip.compress(judgements, mtime=0)}
-        contents |= {Path("samples") / f"{name}.json": text.encode("utf-8") for name, text in samples.items()}
-        for name, content in contents.items():
-            target = self.folder / name
-            if target.suffix == ".json" and len(content) > MOST_SAMPLE_BYTES:
+        self._keep(self.folder / "qrels" / f"{qrels_sha256}.{ending}.gz", gzip.compress(judgements, mtime=0))
+        for name, text in samples.items():
+            target, content = self.folder / "samples" / f"{name}.json", text.encode("utf-8")
+            if len(content) > MOST_SAMPLE_BYTES:
                 size = f"{math.ceil(len(content) / 2**20):,} MiB, more than {MOST_SAMPLE_BYTES >> 20}"
                 raise StoreError(f"{target}: the query sample takes {size}; lower protocol.sample_size")
             self._keep(target, content)
