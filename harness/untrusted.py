@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from enum import Enum
 from io import BufferedReader
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from pydantic import GetCoreSchemaHandler, ValidationError
 from pydantic_core import core_schema
@@ -32,7 +32,9 @@ from harness.driver.update_plan import planned_updates
 from harness.errors import FileError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+Parsed = TypeVar("Parsed")
 
 # Characters of a foreign text in a table or a message; JSON reports have all of it.
 MAX_TEXT = 500
@@ -275,15 +277,16 @@ def open_regular(path: Path, max_bytes: int | None = None, *, links: bool = Fals
 
 
 @contextmanager
-def native_file(file: IO[bytes]) -> Iterator[pa.NativeFile]:
-    """Open an open file again, as pyarrow reads it without Python.
+def parquet_file(file: IO[bytes], **options: Any) -> Iterator[pq.ParquetFile]:
+    """Open an open file again as Parquet, which pyarrow then reads without Python.
 
     A thread of pyarrow that needs Python while the process ends would abort it.
     """
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
-    with pa.OSFile(f"/proc/self/fd/{file.fileno()}") as native:
-        yield native
+    with pa.OSFile(f"/proc/self/fd/{file.fileno()}") as native, pq.ParquetFile(native, **options) as parquet:
+        yield parquet
 
 
 def _check(path: Path, status: os.stat_result, max_bytes: int | None) -> None:
@@ -304,20 +307,21 @@ def bounded_lines(file: IO[bytes], max_bytes: int) -> Iterator[bytes]:
             return
 
 
-def read_fields(path: Path, keep: Callable[[list[str]], None], max_line_bytes: int, max_lines: int) -> None:
-    """Give the tab-separated fields of each line of a gzipped file to ``keep``, which refuses them by ValueError.
+def read_fields(path: Path, parse: Callable[[list[str]], Parsed], max_line_bytes: int, max_lines: int) -> list[Parsed]:
+    """Return what ``parse``, which may raise ValueError, makes of the tab-separated fields of a gzipped file's lines.
 
     Raises:
         FileError: the file is missing or damaged; names the line.
     """
-    number = 0
+    number, parsed = 0, []
     try:
         with open_regular(path, MAX_FILE_BYTES) as file:
             for line in bounded_lines(unpacked(file), max_line_bytes):
                 number += 1
                 if number > max_lines:
                     raise ValueError(f"more than {max_lines:,} lines make no sense")
-                keep(line.decode("utf-8").rstrip("\n").split("\t"))
+                parsed.append(parse(line.decode("utf-8").rstrip("\n").split("\t")))
+        return parsed
     except FileNotFoundError:
         raise FileError(f"{path}: this file does not exist; measure again or restore it") from None
     except (OSError, EOFError, zlib.error, ValueError) as error:

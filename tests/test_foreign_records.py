@@ -218,7 +218,7 @@ def test_each_reader_refuses_a_control_character(tmp_path: Path) -> None:
     beat = records.dump(records.Heartbeat(HOSTILE))
     with pytest.raises(RemoteError, match="no record of this harness"):
         records.read(records.Heartbeat, "x", beat)
-    (tmp_path / suite_record.FILE).write_text(suite_record.text(["RR@10"], {"exact": {"a": HOSTILE}}))
+    (tmp_path / suite_record.FILE).write_text(json.dumps({"measures": ["RR@10"], "exact": {"a": HOSTILE}}))
     assert suite_record.read_pairs(tmp_path, "exact") == {}
     assert "printable" in str(suite_record.unreadable(tmp_path)[0])
     facts = sample_records.as_record(IndexFacts, 1.0, 1, HOSTILE, {"name": "x", "cpus": 1, "memory_bytes": 1})

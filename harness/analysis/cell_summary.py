@@ -25,7 +25,7 @@ from harness.errors import HarnessError, counted
 from harness.estimate import MIN_PROCESSES, Estimate, too_few_processes
 from harness.evaluation import trec
 from harness.evaluation.per_query import SHARES
-from harness.results.reader import StoredJob, most_hits
+from harness.results.reader import FIRST_STAGE, StoredJob, most_hits
 from harness.results.samples import cell_budget
 from harness.results.schema import Observed, Result, has_probes, measurements
 from harness.stats import LatencySummary
@@ -84,7 +84,7 @@ def summarise(jobs: Sequence[StoredJob], *, rankings: bool = True) -> CellSummar
     try:
         budget = cell_budget()
         timed = timings.read((job.result.spec.job, job.samples(budget)) for job in jobs)
-        two_stages = jobs[0].first_stage_path is not None
+        two_stages = jobs[0].file(FIRST_STAGE) is not None
         is_mixed = results[0].spec.cell.scenario == "mixed"
         scenario = "server" if has_probes(results[0]) or is_mixed else results[0].spec.cell.scenario
         whole, timed = timed, (_during_updates(timed) if is_mixed else timed)

@@ -91,13 +91,13 @@ class JobEvaluator:
             run = replace(run, rankings=kept)
         ranked = [measure for measure in self.measures if not isinstance(measure, DistanceName)]
         judged = evaluate.evaluate(run, basis.qrels, sample, ranked, hits_alone=hits_alone)
-        grades = (grade for query in sample for grade in basis.qrels.get(query, {}).values())
         return JobEvaluation(
             basis,
             judged,
             None if hits_alone else self._unjudged(job, run, basis, sample),
             self._distances(job, run, basis, sample, hits_alone=hits_alone),
-            () if basis.sha256 else tuple(trec.negative_grade_notes(grades)),  # otherwise its own remarks say it
+            # Other judgements' own notes say it.
+            () if basis.sha256 else tuple(trec.negative_grade_notes(basis.qrels, sample)),
             first_stage.score(job, judged, basis.qrels, sample, ranked, hits_alone=hits_alone),
         )
 
@@ -117,11 +117,9 @@ class JobEvaluator:
         return rejudge.leave_out(basis, job.sample_ids(), self.override)
 
     def _unjudged(self, job: StoredJob, run: Run, basis: JudgementBasis, sample: tuple[str, ...]) -> UnjudgedHits:
-        cutoffs = (measure_names.cutoff(measure) for measure in self.measures)
-        depth = min(job.result.spec.k, next((depth for depth in cutoffs if depth), judged_runs.UNJUDGED_DEPTH))
-        return judged_runs.count_unjudged(
-            run, basis.qrels, (query for query in sample if basis.qrels.get(query)), depth
-        )
+        depth = measure_names.unjudged_depth(self.measures, job.result.spec.k)
+        judged = (query for query in sample if basis.qrels.get(query))
+        return judged_runs.count_unjudged(run, basis.qrels, judged, depth)
 
     def _distances(
         self, job: StoredJob, run: Run, basis: JudgementBasis, sample: tuple[str, ...], *, hits_alone: bool

@@ -22,7 +22,7 @@ from harness.estimate import Estimate
 from harness.evaluation import evaluate, measure_names, trec
 from harness.evaluation.evaluate import Evaluation
 from harness.evaluation.trec import Qrels, Run
-from harness.results.reader import StoredJob, most_first_stage_hits
+from harness.results.reader import FIRST_STAGE, StoredJob, most_first_stage_hits
 from harness.results.schema import STORED_RUN
 from harness.stats import Floats
 from harness.untrusted import MAX_FILE_BYTES, fields_of, open_regular, reading
@@ -50,7 +50,7 @@ def score(
         measures: the measures of ``judged``.
         hits_alone: only hits of the job's run are judged, so other documents are unknown.
     """
-    path = job.first_stage_path
+    path = job.file(FIRST_STAGE)
     if path is None:
         return None
     asked = job.result.spec.params.get("depth")

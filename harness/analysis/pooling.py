@@ -48,9 +48,6 @@ def pool(stored: Iterable[StoredJob], keys: Collection[str] | None = None) -> Po
     Args:
         stored: jobs of one cell and isolation, at least one.
         keys: as in :func:`harness.results.attempts.choose`.
-
-    Raises:
-        FileError: a result's start time cannot be read.
     """
     tries = list(stored)
     shown, notes = attempts.choose(tries, keys)

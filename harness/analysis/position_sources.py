@@ -13,7 +13,7 @@ from harness.analysis.positions import BIN, DatasetPositions, FirstPassages
 from harness.analysis.table import Row, Table
 from harness.datasets import Dataset, DatasetLocation, dataset_name
 from harness.datasets.passage_matching import JudgedPassage, match_passages, read_chunks, read_passages
-from harness.datasets.passage_positions import POSITIONS, has_positions, read_positions, read_positions_file
+from harness.datasets.passage_positions import POSITIONS, find_positions, read_positions
 from harness.errors import FileError, UnknownName, UsageError
 from harness.evaluation.per_query import PerQuery
 from harness.evaluation.trec import read_stored_qrels
@@ -65,12 +65,12 @@ def of_dataset(name: str, location: DatasetLocation, sources: PositionSources, c
         origin = f"passages of {Path(sources.passages).name}, found in judged documents"
         passages = positions.first_passages(shown, origin, found.records, found.pairs)
     else:
-        folder = datasets.folder_of(location)
-        if folder is None or not has_positions(folder):
+        path = _positions_file(location)
+        if path is None:
             raise UsageError(
                 f"{name}: has no {POSITIONS}; name judged passages with --passages or judged chunks with --chunks"
             )
-        passages = positions.first_passages(shown, POSITIONS, read_positions(folder))
+        passages = positions.first_passages(shown, POSITIONS, read_positions(path))
     if not passages.firsts:
         raise UsageError(f"{name}: no relevant passage has a position; look at {passages.origin}")
     return passages
@@ -143,9 +143,9 @@ def _of_jobs(
     if jobs and given is None and not sources.matched:
         with suppress(FileError):  # the table has named the damaged record
             if (kept := read_positions_path(jobs[0].suite_folder, name)) is not None:
-                return positions.first_passages(name, "stored with the results", read_positions_file(kept))
+                return positions.first_passages(name, "stored with the results", read_positions(kept))
     location = _location(given or name, required=given is not None)
-    if location is None or not (sources.matched or _has_positions(location)):
+    if location is None or not (sources.matched or _positions_file(location)):
         return None
     passages = of_dataset(given or name, location, sources, cache)
     _check_same(passages, jobs, str(location))
@@ -183,6 +183,6 @@ def _location(name: str, *, required: bool) -> DatasetLocation | None:
         return None
 
 
-def _has_positions(location: DatasetLocation) -> bool:
+def _positions_file(location: DatasetLocation) -> Path | None:
     folder = datasets.folder_of(location)
-    return folder is not None and has_positions(folder)
+    return folder and find_positions(folder)

@@ -71,7 +71,6 @@ def build_rows(
 
     Raises:
         UsageError: other qrels, or queries to leave out, change nothing.
-        FileError: a result's start time cannot be read.
     """
     stored = list(jobs)
     levels = _canary_levels(stored)
@@ -121,9 +120,6 @@ def verdicts(
     Args:
         jobs: stored jobs, in any order.
         keys: as for :func:`build_rows`.
-
-    Raises:
-        FileError: a result's start time cannot be read.
     """
     stored = list(jobs)
     levels = _canary_levels(stored)

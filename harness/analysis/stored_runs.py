@@ -100,6 +100,5 @@ def _stored(systems: Mapping[str, Mapping[str, StoredJob]], unreadable: list[Fil
     hits_alone = judges_hits_alone(first.qrels_path())
     qrels = hits if hits_alone else trec.read_stored_qrels(first.qrels_path())
     spec, queries = first.result.spec, first.sample_texts()
-    grades = (grade for query in queries for grade in qrels.get(query, {}).values())
-    said = () if hits_alone else tuple(trec.negative_grade_notes(grades))
+    said = () if hits_alone else tuple(trec.negative_grade_notes(qrels, queries))
     yield JudgedRuns(spec.cell.dataset, queries, qrels, runs, hits_alone, spec.corpus_sha256, notes=said)

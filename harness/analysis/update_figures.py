@@ -21,7 +21,7 @@ from harness.estimate import Estimate
 from harness.evaluation import trec
 from harness.evaluation.evaluate import mean_estimate
 from harness.results import updates
-from harness.results.reader import StoredJob, most_hits
+from harness.results.reader import RUN, UPDATED_RUN, UPDATES, StoredJob, most_hits
 from harness.results.updates import Update
 
 _GIVE_UP_S = GIVE_UP_NS / 1e9
@@ -86,9 +86,10 @@ def describe(figures: UpdateFigures) -> Iterator[str]:
 
 
 def _updates_of(job: StoredJob) -> tuple[Update, ...]:
-    if job.updates_path is None:
+    path = job.file(UPDATES)
+    if path is None:
         raise StoreError(f"{job.folder}: holds no updates; measure the job again")
-    return updates.read(job.updates_path)
+    return updates.read(path)
 
 
 def _latency_ns(update: Update) -> float | None:
@@ -144,10 +145,11 @@ def _recall(jobs: Sequence[StoredJob], queries: Iterable[str]) -> Estimate:
     """Return the share of the hits before the updates that are hits after them: per query, then their mean."""
     shares: dict[str, list[float]] = defaultdict(list)
     for job in jobs:
-        if job.run_path is None or job.updated_run_path is None:
+        runs = [path for name in (RUN, UPDATED_RUN) if (path := job.file(name))]
+        if len(runs) < 2:
             raise StoreError(f"{job.folder}: holds no run after its updates; measure the job again")
         most = most_hits(job.result.spec)
-        before, after = (trec.read_run(path, most).rankings for path in (job.run_path, job.updated_run_path))
+        before, after = (trec.read_run(path, most).rankings for path in runs)
         for query in queries:  # a query without hits is in no run
             if wanted := set(before.get(query, ())):
                 shares[query].append(len(wanted.intersection(after.get(query, ()))) / len(wanted))

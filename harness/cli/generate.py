@@ -138,7 +138,7 @@ def generate(kind: str, source: str, out: Path, seed: int, cache: Path, **given:
     with bar(f"generate {kind}", "documents") as step:
         wanted = {name: value for name, value in given.items() if value is not None}
         made = write_collection(kind, location, out, config.absolute_folder(cache), seed, wanted, step)
-    licence = one_line(made.licence.text or NO_LICENCE, _SHOWN)
+    licence = one_line(made.facts.licence or NO_LICENCE, _SHOWN)
     for folder, written in made.folders.items():
         mean = f", {written.tokens / written.documents:,.0f} tokens on average" if written.tokens else ""
         size = f"{counted(written.documents, 'document')}{mean}, {counted(written.queries, 'query')}"

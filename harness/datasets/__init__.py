@@ -10,22 +10,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import Field
-
 from harness import extras
-from harness.config import ConfigModel, absolute_folder, data_root, read_toml, validate
+from harness.config import absolute_folder, data_root, read_toml, validate
 from harness.datasets import formats as _formats
 from harness.datasets import ir_datasets, msmarco, xor_tydi
 from harness.datasets.corpus import CORPUS, PreparedCorpus, prepare_corpus
-from harness.datasets.dataset import Dataset, Language, QuerySample, draw_sample
+from harness.datasets.dataset import Dataset, QuerySample, draw_sample, filter_fields
 from harness.datasets.ir_datasets import IrDataset
-from harness.datasets.licence import MS_MARCO, XOR_TYDI, Licence
+from harness.datasets.licence import MS_MARCO, XOR_TYDI, DatasetFacts
 from harness.datasets.passage_positions import positions_content
 from harness.datasets.sizes import SizedDataset, is_made, resized
 from harness.errors import FileError, UnknownName, UsageError
 from harness.progress import Progress, bar, silent
 from harness.results.schema import split_size
-from harness.untrusted import ForeignText
 
 __all__ = [
     "CorpusToMake",
@@ -43,18 +40,6 @@ __all__ = [
 ]
 
 _FACTS = "dataset.toml"
-
-
-class DatasetFacts(ConfigModel):
-    """``dataset.toml`` in a dataset's folder."""
-
-    language: Language | None = Field(
-        default=None, description="code of the language of documents and queries, e.g. `zh`"
-    )
-    licence: ForeignText | None = Field(
-        default=None, description="licence of the texts; copies that harness generates name it"
-    )
-    attribution: ForeignText | None = Field(default=None, description="whom to name as the author of the texts")
 
 
 # A folder, with "#split" after its name if it has several; an id of ir_datasets; or either at another size.
@@ -176,8 +161,7 @@ def load(location: DatasetLocation, cache: Path, progress: Progress = silent) ->
         path, split = _split(location)
         name, source = location.name.replace("#", "-"), _formats.read(path, split)
         language, positions = _facts(path).language, positions_content(path)
-    fields = {name for query in source.queries for name, _ in query.filter}
-    corpus, qrels = prepare_corpus(source.documents, cache, progress, fields), source.qrels
+    corpus, qrels = prepare_corpus(source.documents, cache, progress, filter_fields(source.queries)), source.qrels
     return Dataset(name, corpus, source.queries, qrels.content, source.answers, language, positions, qrels.repeated)
 
 
@@ -203,23 +187,21 @@ def _whole(location: DatasetLocation) -> Path | IrDataset:
     return location.of if isinstance(location, SizedDataset) else location
 
 
-def licence(location: DatasetLocation) -> Licence:
-    """Return the licence that a dataset's ``dataset.toml`` states; MS MARCO's and XOR-TyDi's are known.
+def licence(location: DatasetLocation) -> DatasetFacts:
+    """Return a dataset's licence and attribution by its ``dataset.toml``; MS MARCO's and XOR-TyDi's are known.
 
     Raises:
         FileError: ``dataset.toml`` cannot be read.
     """
     location = _whole(location)
     if isinstance(location, IrDataset):
-        return MS_MARCO if location.name.startswith("msmarco") else Licence(None)
+        return MS_MARCO if location.name.startswith("msmarco") else DatasetFacts()
     folder = _split(location)[0]
     form = _formats.name_of(folder)
     if form == msmarco.FORMAT.name:
         return MS_MARCO
     facts = _facts(folder)
-    if facts.licence is None and form == xor_tydi.FORMAT.name:
-        return XOR_TYDI
-    return Licence(facts.licence, facts.attribution)
+    return XOR_TYDI if facts.licence is None and form == xor_tydi.FORMAT.name else facts
 
 
 def _facts(folder: Path) -> DatasetFacts:

@@ -133,10 +133,10 @@ def _read_line(file: IO[bytes], offset: int) -> dict[str, Any]:
     return document
 
 
-def corpus_folder(kind: str, files: Sequence[Path], cache: Path, fields: Collection[str] = ()) -> Path:
-    """Return the folder that :func:`prepare_corpus` makes of these files, read in this way."""
-    how = [_FORMAT, kind, *([sorted(fields)] if fields else [])]
-    return cache / "corpora" / content_key(how, files, cache)[:24]
+def corpus_folder(documents: DocumentStream, cache: Path, fields: Collection[str]) -> Path:
+    """Return the folder that :func:`prepare_corpus` makes of these documents."""
+    how = [_FORMAT, documents.kind, *([sorted(fields)] if fields else [])]
+    return cache / "corpora" / content_key(how, documents.files, cache)[:24]
 
 
 def prepare_corpus(
@@ -153,21 +153,16 @@ def prepare_corpus(
     Raises:
         FileError: a document is wrong, an id repeats, or the corpus is empty.
     """
-    folder = corpus_folder(documents.kind, documents.files, cache, fields)
+    folder = corpus_folder(documents, cache, fields)
     if not folder.is_dir():
-        partial = filesystem.staging_path(folder)
-        partial.mkdir(parents=True)
-        try:
+        with filesystem.scratch_folder(folder.parent, folder.name) as partial:
             _write(documents, partial, progress, fields)
             for path in partial.iterdir():
                 path.chmod(0o644)  # a job's user must read it
             partial.chmod(0o755)
             if not folder.is_dir():  # another run was faster
                 partial.rename(folder)
-        finally:
-            filesystem.remove_tree(partial)
-    facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
-    return PreparedCorpus(folder, facts["size"], facts["sha256"], facts["empty"])
+    return PreparedCorpus(folder, **json.loads((folder / _FACTS).read_text(encoding="utf-8")))
 
 
 def _write(documents: DocumentStream, folder: Path, progress: Progress, fields: Collection[str]) -> None:
@@ -307,10 +302,9 @@ def _file_hash(path: Path, cache: Path) -> str:
         content = filesystem.sha256(path)
     # A file that changed meanwhile, or still may under the same stamp, is hashed again next time.
     if _stamp(path) == stamp and started - path.stat().st_ctime_ns > _SETTLED_NS:
-        with filesystem.scratch_folder(cached.parent, cached.stem) as scratch:
-            whole = scratch / cached.name
-            whole.write_text(content, encoding="ascii")
-            whole.replace(cached)
+        cached.parent.mkdir(parents=True, exist_ok=True)
+        with filesystem.atomic_write(cached) as partial:
+            partial.write_text(content, encoding="ascii")
     return content
 
 

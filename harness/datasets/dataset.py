@@ -7,7 +7,7 @@ import random
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated
@@ -34,6 +34,11 @@ _OTHER_FORM = ": some differ in Unicode normalisation only (NFC, NFD)"
 _TAG = re.compile("[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{1,8})*")
 # ISO 639: "en", "zh".
 Language = Annotated[str, BeforeValidator(_primary), Field(pattern=r"^[a-z]{2,3}$")]
+
+
+def filter_fields(queries: Iterable[Query]) -> set[str]:
+    """Return the fields that queries filter on."""
+    return {name for query in queries for name, _ in query.filter}
 
 
 @dataclass(frozen=True)
@@ -71,7 +76,7 @@ class Dataset:
             query, _, document, grade = line.split(" ")
             yield query, document, int(grade)
 
-    @property
+    @cached_property
     def judged(self) -> frozenset[str]:
         """Ids of the queries that can be judged."""
         return frozenset(self.answers.by_query if self.answers else (query for query, _, _ in self.graded()))

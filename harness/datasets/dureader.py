@@ -13,14 +13,13 @@ import re
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from harness.datasets import source
 from harness.datasets.source import DatasetSource, DocumentStream, Format, SourceDocument
 from harness.errors import FileError
-from harness.untrusted import reason_of
+from harness.untrusted import decode
 
 _PASSAGES = ("passage-collection/part-*",)
 _IDS = ("passage-collection/passage2id.map.json",)
@@ -38,8 +37,10 @@ def _read(folder: Path) -> DatasetSource:
     for place, raw in source.read_json_lines(questions):
         query_id = source.id_field(place, raw, "question_id")
         topics.append((place, query_id, source.text_field(place, raw, "question")))
+        passages = source.list_field(place, raw, "answer_paragraphs", dict, [])
+        relevant = [source.id_field(place, passage, "paragraph_id") for passage in passages]
         # A passage may repeat under its question.
-        rows += [(place, query_id, doc_id, "1") for doc_id in dict.fromkeys(_relevant(place, raw))]
+        rows += [(place, query_id, doc_id, "1") for doc_id in dict.fromkeys(relevant)]
     queries = source.collect_queries(topics)
     passage_ids = functools.cache(lambda: _PassageIds(ids))
     documents = DocumentStream(
@@ -50,14 +51,6 @@ def _read(folder: Path) -> DatasetSource:
         lambda: len(passage_ids()),
     )
     return DatasetSource(documents, queries, source.collect_qrels(rows, queries, questions.name))
-
-
-def _relevant(place: str, raw: dict[str, Any]) -> Iterator[str]:
-    passages = raw.get("answer_paragraphs", [])
-    if not isinstance(passages, list) or not all(isinstance(passage, dict) for passage in passages):
-        raise FileError(f"{place}: key 'answer_paragraphs' is not a list of objects; correct it")
-    for passage in passages:
-        yield source.id_field(place, passage, "paragraph_id")
 
 
 def _documents(parts: list[Path], ids: Path, passage_ids: _PassageIds) -> Iterator[SourceDocument]:
@@ -115,7 +108,7 @@ def _entries(path: Path) -> Iterator[tuple[int, bytes]]:
             for entry in _ENTRY.finditer(rest):
                 if rest[end : entry.start()].strip():
                     break
-                _check_utf8(path, entry[2])
+                decode(entry[2], path)
                 yield int(entry[1]), entry[2]
                 end, ended = entry.end(), entry[3]
             rest = rest[end:]
@@ -124,13 +117,6 @@ def _entries(path: Path) -> Iterator[tuple[int, bytes]]:
     if rest.strip() or ended != b"}":
         near = rest[:40].decode("utf-8", "replace")
         raise FileError(f"{path}: not a JSON object of numbers and ids near {near!r}; correct it")
-
-
-def _check_utf8(path: Path, name: bytes) -> None:
-    try:
-        name.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise FileError(f"{path}: the id {name[:40]!r}: {reason_of(error)}; save the file as UTF-8") from None
 
 
 FORMAT = Format("DuReader-retrieval", (_PASSAGES, _IDS, _QUESTIONS), _read)

@@ -12,17 +12,16 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from harness import filesystem, stats
 from harness.datasets import source, span_labels
-from harness.datasets.generate.collection import DatasetWriter, new_folder
+from harness.datasets.generate.collection import DatasetWriter, new_folder, write_facts
 from harness.driver.records import Query
 from harness.errors import FileError, UsageError
 from harness.progress import Progress, silent
 
 RECORD = "labels.json"
-_Item = TypeVar("_Item", dict[str, Any], str)
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,10 @@ DEFAULT_RULE = LabelRule()
 
 @dataclass
 class LabelledCollection:
-    """Counts of a collection: ``relevant`` by query, characters of each passage, and passages that repeat another."""
+    """Counts of a collection: ``relevant`` by query, characters of each passage, and passages that repeat another.
+
+    A finished one has a relevant passage.
+    """
 
     relevant: dict[str, int] = field(default_factory=dict)
     lengths: list[int] = field(default_factory=list)
@@ -52,12 +54,12 @@ class LabelledCollection:
         return {
             "passages": len(self.lengths),
             "repeated_passages": self.repeated,
-            "median_length": stats.median(self.lengths) if self.lengths else None,
-            "mean_length": round(statistics.fmean(self.lengths), 1) if self.lengths else None,
+            "median_length": stats.median(self.lengths),
+            "mean_length": round(statistics.fmean(self.lengths), 1),
             "queries": len(self.relevant),
             "queries_without_answer": self.unanswered,
             "queries_with_relevant": len(judged),
-            "relevant_per_query": round(statistics.fmean(judged), 2) if judged else None,
+            "relevant_per_query": round(statistics.fmean(judged), 2),
         }
 
 
@@ -133,20 +135,12 @@ def _questions(files: Sequence[Path]) -> Iterator[_Question]:
             source.check_id(place, query_id)
             text = source.encodable(source.text_field(place, raw, "question"))
             pages = []
-            for page in _list(place, raw, "documents", dict):
+            for page in source.list_field(place, raw, "documents", dict):
                 title = source.text_field(place, page, "title") if page.get("title") is not None else ""
-                paragraphs = map(source.encodable, _list(place, page, "paragraphs", str))
+                paragraphs = map(source.encodable, source.list_field(place, page, "paragraphs", str))
                 pages.append((source.encodable(title), tuple(filter(str.strip, paragraphs))))
-            answers = tuple(_list(place, raw, "answers", str)) if "answers" in raw else ()
+            answers = tuple(source.list_field(place, raw, "answers", str, []))
             yield _Question(place, Query(query_id, text), answers, tuple(pages))
-
-
-def _list(place: str, raw: dict[str, Any], key: str, kind: type[_Item]) -> list[_Item]:
-    value = raw.get(key)
-    if not isinstance(value, list) or not all(isinstance(item, kind) for item in value):
-        what = "objects" if kind is dict else "texts"
-        raise FileError(f"{place}: key '{key}' is not a list of {what}; correct it")
-    return value
 
 
 def _passages(question: _Question, rule: LabelRule) -> Iterator[tuple[str, str, str, bool]]:
@@ -172,10 +166,7 @@ def _describe(folder: Path, files: Sequence[Path], rule: LabelRule, labelled: La
         "Wei He et al.: *DuReader: a Chinese Machine Reading Comprehension Dataset from Real-world Applications*, ACL "
         "workshop on Machine Reading for Question Answering, 2018."
     )
-    (folder / "dataset.toml").write_text(
-        f'language = "zh"\nlicence = "Apache License 2.0 (DuReader 2.0)"\nattribution = "{attribution}"\n',
-        encoding="utf-8",
-    )
+    write_facts(folder, "zh", "Apache License 2.0 (DuReader 2.0)", attribution)
     titles = "the page's title" if rule.titles else "no title"
     (folder / "README.md").write_text(
         "# Passages of DuReader 2.0, labelled by answers\n\n"

@@ -21,7 +21,7 @@ from harness.datasets.dataset import Dataset
 from harness.datasets.source import DatasetSource, DocumentStream, Format, SourceDocument
 from harness.driver.records import Query
 from harness.errors import FileError
-from harness.untrusted import parse_json, read_whole, reason_of
+from harness.untrusted import parse_json, read_whole, reading
 
 _FILES = (("corpus.jsonl",), ("queries.jsonl",), ("qrels.trec",))
 _QUERIES = "queries.jsonl"
@@ -79,10 +79,10 @@ def copy_files(dataset: Dataset) -> Iterator[tuple[str, Path | bytes]]:
     yield _QUERIES, "".join(map(query_line, dataset.queries)).encode()
 
 
-def query_line(query: Query) -> str:
+def query_line(query: Query, *, ensure_ascii: bool = True) -> str:
     """Return a query's line of ``queries.jsonl``."""
     more = {"filter": dict(query.filter)} if query.filter else {}
-    return json.dumps({"_id": query.query_id, "text": query.text, **more}) + "\n"
+    return json.dumps({"_id": query.query_id, "text": query.text, **more}, ensure_ascii=ensure_ascii) + "\n"
 
 
 def is_copy(folder: Path) -> bool:
@@ -108,13 +108,12 @@ def read_copy(folder: Path) -> DatasetSource:
 
 
 def _read_answers(path: Path) -> Answers:
-    try:
+    damage = (OSError, ValueError, KeyError, TypeError, AttributeError)
+    with reading(path, "copy the dataset again", damage=damage):
         raw = parse_json(read_whole(path, _MOST_ANSWER_BYTES))
         by_query = {str(query): tuple(map(str, texts)) for query, texts in raw["answers"].items()}
         languages = {str(query): str(language) for query, language in raw.get("languages", {}).items()}
         rule = raw["rule"]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise FileError(f"{path}: cannot be read ({reason_of(error)}); copy the dataset again") from error
     if rule != answers.RULE:
         raise FileError(f"{path}: rule {rule!r}, this harness uses {answers.RULE!r}; use the same version")
     return Answers(by_query, languages)

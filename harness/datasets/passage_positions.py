@@ -61,9 +61,9 @@ class RelevantPosition:
 _RECORD: TypeAdapter[RelevantPosition] = TypeAdapter(RelevantPosition)
 
 
-def has_positions(folder: Path) -> bool:
-    """Return whether a dataset's folder has positions."""
-    return bool(source.find_files(folder, (POSITIONS,)))
+def find_positions(folder: Path) -> Path | None:
+    """Return the file of a dataset's positions; ``None``: the folder has none."""
+    return next(iter(source.find_files(folder, (POSITIONS,))), None)
 
 
 def positions_content(folder: Path) -> bytes:
@@ -72,28 +72,20 @@ def positions_content(folder: Path) -> bytes:
     Raises:
         FileError: it cannot be read, or has more than 256 MiB.
     """
-    paths = source.find_files(folder, (POSITIONS,))
-    if not paths:
+    path = find_positions(folder)
+    if path is None:
         return b""
-    with source.open_file(paths[0]) as file:
+    with source.open_file(path) as file:
         content = file.read(_MOST_BYTES + 1)
     if len(content) > _MOST_BYTES:
-        raise FileError(f"{paths[0]}: has more than {_MOST_BYTES >> 20} MiB; generate a smaller collection")
+        raise FileError(f"{path}: has more than {_MOST_BYTES >> 20} MiB; generate a smaller collection")
     return content
 
 
-def read_positions(folder: Path) -> Iterator[RelevantPosition]:
-    """Return the positions of a dataset's folder in the order of the file; memory holds one line.
+def read_positions(path: Path) -> Iterator[RelevantPosition]:
+    """Yield the positions of a file in their order; memory holds one line.
 
     Raises:
         FileError: the file is missing, or a line is wrong.
     """
-    paths = source.find_files(folder, (POSITIONS,))
-    if not paths:
-        raise FileError(f"{folder}: has no {POSITIONS}; name a folder that `harness generate` wrote")
-    return read_positions_file(paths[0])
-
-
-def read_positions_file(path: Path) -> Iterator[RelevantPosition]:
-    """Yield the positions of a file as :func:`read_positions` does."""
     return source.read_records(path, _RECORD)

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from harness.datasets.corpus import CORPUS, corpus_folder, id_hash, prepare_corpus
-from harness.datasets.dataset import Dataset
+from harness.datasets.dataset import Dataset, filter_fields
 from harness.datasets.generate.enlarging import check_source, enlarged
 from harness.datasets.generate.passages import PassageCut, PassageSource
 from harness.datasets.ir_datasets import IrDataset
@@ -49,7 +49,7 @@ def resized(dataset: Dataset, documents: int, cache: Path, progress: Progress = 
     name = sized_name(dataset.name, documents)
     if documents == dataset.corpus.size:
         return replace(dataset, name=name)
-    corpus = prepare_corpus(_stream(dataset, documents), cache, progress, _fields(dataset))
+    corpus = prepare_corpus(_stream(dataset, documents), cache, progress, filter_fields(dataset.queries))
     return replace(dataset, name=name, corpus=corpus)
 
 
@@ -61,24 +61,14 @@ def is_made(dataset: Dataset, documents: int, cache: Path) -> bool:
     """
     if documents == dataset.corpus.size:
         return True
-    files = (dataset.corpus.folder / CORPUS,)
-    if corpus_folder(_kind(dataset, documents), files, cache, _fields(dataset)).is_dir():
+    if corpus_folder(_stream(dataset, documents), cache, filter_fields(dataset.queries)).is_dir():
         return True
     _check(dataset, documents)
     return False
 
 
-def _fields(dataset: Dataset) -> set[str]:
-    return {field for query in dataset.queries for field, _ in query.filter}
-
-
 def _judged(dataset: Dataset) -> set[str]:
     return {document for _, document, _ in dataset.graded()}
-
-
-def _kind(dataset: Dataset, documents: int) -> str:
-    what = "nested sample" if documents < dataset.corpus.size else "among distractors"
-    return f"{what} with {dataset.qrels_sha256} {documents}"
 
 
 def _stream(dataset: Dataset, documents: int) -> DocumentStream:
@@ -86,12 +76,11 @@ def _stream(dataset: Dataset, documents: int) -> DocumentStream:
 
     def read() -> Iterator[SourceDocument]:
         _check(dataset, documents)
-        return (_sampled if documents < dataset.corpus.size else _among)(dataset, documents)
+        return make(dataset, documents)
 
-    files = (dataset.corpus.folder / CORPUS,)
-    return DocumentStream(
-        sized_name(dataset.name, documents), _kind(dataset, documents), files, read, lambda: documents
-    )
+    what, make = ("nested sample", _sampled) if documents < dataset.corpus.size else ("among distractors", _among)
+    kind, files = f"{what} with {dataset.qrels_sha256} {documents}", (dataset.corpus.folder / CORPUS,)
+    return DocumentStream(sized_name(dataset.name, documents), kind, files, read, lambda: documents)
 
 
 def _check(dataset: Dataset, documents: int) -> None:

@@ -26,6 +26,7 @@ from harness.evaluation.trec_lines import DAMAGED, open_input, parse_grade
 from harness.untrusted import bounded_lines, mistake, reading, reason_of
 
 _Record = TypeVar("_Record")
+_Item = TypeVar("_Item", dict[str, Any], str)
 _SUFFIXES = ("", ".gz", ".zst")
 _FIELD_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")
 _MOST_NUMBER = 1 << 53
@@ -217,6 +218,17 @@ def text_field(place: str, raw: dict[str, Any], key: str) -> str:
     if not isinstance(value, str):
         fault = "is missing; add it" if value is None else "is not a text; write it in quotes"
         raise FileError(f"{place}: key '{key}' {fault}")
+    return value
+
+
+def list_field(
+    place: str, raw: dict[str, Any], key: str, kind: type[_Item], missing: list[_Item] | None = None
+) -> list[_Item]:
+    """Return the list of objects or texts under a key, else ``missing``; raise FileError if it is something else."""
+    value = raw.get(key, missing)
+    if not isinstance(value, list) or not all(isinstance(item, kind) for item in value):
+        what = "objects" if kind is dict else "texts"
+        raise FileError(f"{place}: key '{key}' is not a list of {what}; correct it")
     return value
 
 

@@ -82,9 +82,7 @@ def _language(place: str, raw: dict[str, Any]) -> str:
 
 def _answers(place: str, raw: dict[str, Any]) -> tuple[str, ...]:
     """Return the answers that a text can hold; a question without any (the test set's) is not judged."""
-    texts = raw.get("answers", [])
-    if not isinstance(texts, list) or not all(isinstance(answer, str) for answer in texts):
-        raise FileError(f"{place}: key 'answers' is not a list of texts; correct it")
+    texts = source.list_field(place, raw, "answers", str, [])
     if "" in texts:
         raise FileError(f"{place}: an empty answer, which every text holds; remove it")
     return answers.searchable_answers(map(source.encodable, texts))

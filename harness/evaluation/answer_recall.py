@@ -102,17 +102,14 @@ def render_depths(depths: AnswerDepths) -> bytes:
 
 def read_depths(path: Path) -> dict[str, AnswerDepth]:
     """Read a gzipped file of :func:`render_depths`; raise FileError with file and line if it is damaged."""
-    depths: dict[str, AnswerDepth] = {}
+    return dict(read_fields(path, _depth, _MAX_LINE_BYTES, _MAX_LINES))
 
-    def keep(fields: list[str]) -> None:
-        query, found, tokens, *language = fields
-        depths[query] = depth = AnswerDepth(
-            None if found == "-" else whole_number(found), whole_number(tokens), *language[:1]
-        )
-        if len(language) > 1:
-            raise ValueError("more than four fields")
-        if not 0 <= (depth.found or 0) <= depth.tokens:
-            raise ValueError("found beyond its tokens")
 
-    read_fields(path, keep, _MAX_LINE_BYTES, _MAX_LINES)
-    return depths
+def _depth(fields: list[str]) -> tuple[str, AnswerDepth]:
+    query, found, tokens, *language = fields
+    depth = AnswerDepth(None if found == "-" else whole_number(found), whole_number(tokens), *language[:1])
+    if len(language) > 1:
+        raise ValueError("more than four fields")
+    if not 0 <= (depth.found or 0) <= depth.tokens:
+        raise ValueError("found beyond its tokens")
+    return query, depth

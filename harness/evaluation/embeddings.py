@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from harness import filesystem
 from harness.driver.records import corpus_line
 from harness.errors import FileError
-from harness.untrusted import native_file, open_regular, reason_of
+from harness.untrusted import open_regular, parquet_file, reason_of
 
 Vectors = NDArray[np.float32]
 
@@ -80,16 +80,9 @@ def read(path: Path) -> Embeddings:
         FileError: it is missing, damaged or something else; a vector is not finite, or an id repeats.
     """
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     try:
-        if path.is_dir():
-            raise ValueError("a folder")
-        with (
-            path.open("rb") as content,
-            native_file(content) as native,
-            pq.ParquetFile(native, read_dictionary=["id"]) as file,
-        ):
+        with open_regular(path, links=True) as content, parquet_file(content, read_dictionary=["id"]) as file:
             facts = _facts(file.schema_arrow)
             _check_size(file, os.fstat(content.fileno()).st_size)
             table = file.read()
@@ -143,13 +136,12 @@ def embeddings_path(results: Path, embeddings: Embeddings) -> Path:
 def find_embeddings(results: Path, role: str, source: str) -> tuple[Path, ...]:
     """Return the files in a results folder that hold texts of this role and source; skip other files."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     paths = []
     for path in embedding_files(results):
         try:
-            with open_regular(path) as content:
-                facts = _facts(pq.read_schema(content))
+            with open_regular(path) as content, parquet_file(content) as file:
+                facts = _facts(file.schema_arrow)
         except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
             continue
         if (facts.get("role"), facts.get("source")) == (role, source):

@@ -11,7 +11,6 @@ from harness.errors import UsageError, counted
 from harness.evaluation import measure_names, per_query
 from harness.evaluation.evaluate import Evaluation, evaluate
 from harness.evaluation.judged_runs import (
-    UNJUDGED_DEPTH,
     JudgedRuns,
     UnjudgedHits,
     UnknownQueries,
@@ -113,8 +112,7 @@ def count_unjudged_hits(runs: JudgedRuns, measures: Sequence[Any]) -> dict[str, 
     if runs.hits_alone:
         return {}
     deepest = max((len(ranking) for run in runs.runs.values() for ranking in run.rankings.values()), default=0)
-    cutoffs = (measure_names.cutoff(measure) for measure in measures)
-    depth = min(max(deepest, 1), next((cutoff for cutoff in cutoffs if cutoff), UNJUDGED_DEPTH))
+    depth = measure_names.unjudged_depth(measures, max(deepest, 1))
     return {system: count_unjudged(run, runs.qrels, runs.judged_ids, depth) for system, run in runs.runs.items()}
 
 

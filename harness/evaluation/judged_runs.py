@@ -23,8 +23,6 @@ _MOST_LINE_BYTES = 1 << 24  # of a query
 # The names of a table's columns, in small letters alone.
 _ID_NAMES = frozenset({"id", "qid", "queryid", "topic", "topicid", "number"})
 _TEXT_NAMES = frozenset({"text", "query", "querytext", "title", "question"})
-# Ranks to look at for unjudged hits where no measure has a cutoff.
-UNJUDGED_DEPTH = 10
 # Systems that a note names.
 _MOST_NAMED = 8
 

@@ -36,6 +36,8 @@ MAX_GDEVAL_GRADE = 4
 _MAX_CUTOFF = 2**31 - 1
 # Of a suite, and of all suites of a folder: each measure takes time for each run.
 MOST_NAMES = 100
+# Ranks to look at for unjudged hits where no measure has a cutoff.
+_UNJUDGED_DEPTH = 10
 # Names that are known without ir_measures, which takes long to import.
 _PLAIN = re.compile("(?:AP|P|R|RR|Success|nDCG)@[1-9][0-9]{0,8}")
 _DISTANCE_FORM = "FD@10, with any of judged=5 (or 'all'), unlabelled=True and encoder='minilm' in brackets after FD"
@@ -134,6 +136,12 @@ def looks_deeper(measure: Any, k: int) -> bool:
     """Return whether a measure needs ranks below ``k``; one without a cutoff needs the whole ranking."""
     depth = cutoff(measure)
     return measure.NAME not in _OF_THE_SET if depth is None else depth > k
+
+
+def unjudged_depth(measures: Iterable[Any], most: int) -> int:
+    """Return how many ranks to look at for unjudged hits: the first cutoff of the measures, at most ``most``."""
+    cutoffs = (cutoff(measure) for measure in measures)
+    return min(most, next((depth for depth in cutoffs if depth), _UNJUDGED_DEPTH))
 
 
 def parse(names: Iterable[str], *, distances: bool = False) -> tuple[Any, ...]:

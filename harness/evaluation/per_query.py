@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from harness.stats import Floats
-from harness.untrusted import native_file, open_regular
+from harness.untrusted import open_regular, parquet_file
 
 # Shares of all timed samples that ``quantiles_s`` has: 0, 2 %, ... 100 %.
 SHARES = np.linspace(0.0, 1.0, 51)
@@ -89,10 +89,9 @@ def write(path: Path, rows: Iterable[PerQuery], stamp: str) -> None:
 def read(path: Path, stamp: str) -> dict[str, PerQuery] | None:
     """Return the rows of a file by their keys; ``None`` if it is missing, damaged or has another stamp."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     try:
-        with open_regular(path) as content, native_file(content) as native, pq.ParquetFile(native) as file:
+        with open_regular(path) as content, parquet_file(content) as file:
             table = file.read()
         if (table.schema.metadata or {}).get(b"stamp") != stamp.encode("ascii"):
             return None

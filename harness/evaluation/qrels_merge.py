@@ -26,7 +26,7 @@ from harness.errors import FileError, UsageError, listed
 from harness.evaluation import trec, trec_lines
 from harness.evaluation.packages import Review
 from harness.evaluation.pool import GradedPair
-from harness.untrusted import parse_json, read_whole, reading, reason_of
+from harness.untrusted import parse_json, read_whole, reading
 
 _MAX_NAMED = 3
 _PROVENANCE_SUFFIX = ".provenance.jsonl"
@@ -253,18 +253,15 @@ def _read_provenance(path: Path) -> tuple[MergeRecord, ...]:
     provenance, records = provenance_path(path), []
     if not os.path.lexists(provenance):
         return ()
-    with reading(provenance, "restore or move it"):
+    remedy = "restore or move it"
+    with reading(provenance, remedy):
         content = read_whole(provenance, _MOST_PROVENANCE_BYTES)
     for number, line in enumerate(content.splitlines(), start=1):
-        try:
+        with reading(f"{provenance}:{number}", remedy, damage=(ValueError, TypeError, KeyError, AttributeError)):
             raw = parse_json(line)
             if raw.pop("version") != _PROVENANCE_VERSION:
                 raise ValueError("another version")
             records.append(_RECORD.validate_json(json.dumps(raw)))
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise FileError(
-                f"{provenance}:{number}: cannot be read ({reason_of(error)}); restore or move it"
-            ) from error
     return tuple(records)
 
 

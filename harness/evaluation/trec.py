@@ -84,11 +84,11 @@ def read_scored_run(path: Path, progress: Progress | None = None) -> Run:
     return _read_run(path, _SCORED, progress)
 
 
-def read_scores(path: Path, progress: Progress | None = None) -> dict[str, dict[str, float]]:
+def read_scores(path: Path) -> dict[str, dict[str, float]]:
     """Read the scores of a run, in 64 bits, by query and document; raise FileError as :func:`read_scored_run`."""
     scores: dict[str, dict[str, float]] = {}
     faults = []
-    for query, block in _by_query(path, _EXACT, progress, None):
+    for query, block in _by_query(path, _EXACT):
         scores[query] = dict(zip(block.documents, block.numbers[0], strict=True))
         if len(scores[query]) < len(block.documents):
             faults.append(_duplicate(query, block))
@@ -185,9 +185,9 @@ def _flagged(name: str, lines: Sequence[int], one: str, several: str, more: str)
         yield f"{text}: {more}"
 
 
-def negative_grade_notes(grades: Iterable[int]) -> Iterator[str]:
-    """Yield a note on negative grades of stored judgements, if there are any."""
-    negative = sum(grade < 0 for grade in grades)
+def negative_grade_notes(qrels: Qrels, queries: Iterable[str]) -> Iterator[str]:
+    """Yield a note on negative grades of stored judgements of these queries, if there are any."""
+    negative = sum(grade < 0 for query in queries for grade in qrels.get(query, {}).values())
     if negative:
         yield f"{negative:,} grade{'s are' if negative > 1 else ' is'} below 0: {_NEGATIVE}"
 
@@ -197,7 +197,7 @@ _Fault = tuple[int, str]
 
 
 def _by_query(
-    path: Path, layout: LineLayout, progress: Progress | None, bound: FileLimits | None
+    path: Path, layout: LineLayout, progress: Progress | None = None, bound: FileLimits | None = None
 ) -> Iterator[tuple[str, LineBlock]]:
     """Yield each query with its lines, in the order of first lines; forget each one when it is yielded."""
     queries: dict[bytes, LineBlock] = {}

@@ -39,7 +39,7 @@ from harness.results.schema import (
     job_key,
 )
 from harness.results.store import Store, check_room
-from harness.results.suite_record import PairKind
+from harness.results.suite_record import SuiteRecord
 from harness.untrusted import foreign
 
 log = logging.getLogger(__name__)
@@ -338,12 +338,14 @@ def keep_inputs(inputs: Inputs, store: Store) -> None:
     """Store the suite's record, judgements and samples, which tables need in addition to the jobs."""
     positions = {name: dataset.positions for name, dataset in inputs.datasets.items() if dataset.positions}
     suite = inputs.suite
-    pairs: dict[PairKind, dict[str, str]] = {
-        "firstp": suite.firstp,
-        "exact": suite.exact,
-        "seeds": {system: model for model, systems in suite.seeds.items() for system in systems},
-    }
-    store.keep_suite(suite.measures, pairs, positions, suite.named_machine)
+    record = SuiteRecord(
+        measures=suite.measures,
+        firstp=suite.firstp,
+        exact=suite.exact,
+        seeds={system: model for model, systems in suite.seeds.items() for system in systems},
+        service=suite.named_machine,
+    )
+    store.keep_suite(record, positions)
     for name, dataset in inputs.datasets.items():
         sample = inputs.samples[name]
         ending, judgements = dataset.judgements

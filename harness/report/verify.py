@@ -156,7 +156,7 @@ def _find(root: Path) -> tuple[list[Path], list[Mismatch], list[Path]]:
     for folder, entries in reader.folders(str(root), errors):
         if reader.is_job(frozenset(entry.name for entry in entries)):
             jobs.append(Path(folder))
-        elif Path(folder).absolute().name not in (*integrity.INPUT_FOLDERS, reader.VERDICTS):
+        elif Path(folder).absolute().name not in (*seals.INPUT_FOLDERS, reader.VERDICTS):
             loose = (entry for entry in entries if not entry.is_dir(follow_symlinks=False))
             others += [Path(entry.path) for entry in loose]
     unreadable = []

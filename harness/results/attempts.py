@@ -14,7 +14,6 @@ from dataclasses import fields, replace
 from typing import NamedTuple
 
 from harness.driver.records import Outcome, digest
-from harness.errors import FileError
 from harness.results.reader import StoredJob
 from harness.results.schema import Cell, Result, ResultSpec
 
@@ -62,7 +61,7 @@ def whole_measurement(results: Iterable[Result], jobs: int) -> tuple[dict[int, R
     measurements: list[dict[int, Result]] = [{}]
     last: dict[int, Result] = {}
     clocks_agree = True
-    for result in sorted(results, key=_turn):
+    for result in sorted(results, key=_age):
         number = result.spec.job
         if number in measurements[-1]:
             measurements.append({})
@@ -90,11 +89,8 @@ def choose(
     Args:
         attempts: stored jobs of one cell and isolation, at least one, in any order.
         keys: requested job keys, such as the keys of a plan.
-
-    Raises:
-        FileError: a result's start time cannot be read.
     """
-    ordered = sorted(attempts, key=_age)
+    ordered = sorted(attempts, key=lambda job: _age(job.result))
     requested = [job for job in ordered if keys is not None and job.result.key in keys]
     identity = _identity((requested or ordered)[-1])
     by_number: dict[int, list[StoredJob]] = defaultdict(list)
@@ -117,11 +113,7 @@ def choose(
 
 
 def are_default(jobs: Iterable[StoredJob], keys: Collection[str]) -> bool:
-    """Return whether these ``keys`` show the jobs that are shown without keys.
-
-    Raises:
-        FileError: a result's start time cannot be read.
-    """
+    """Return whether these ``keys`` show the jobs that are shown without keys."""
     return all(choose(tries, keys) == choose(tries) for tries in jobs_by_cell(jobs).values())
 
 
@@ -139,8 +131,8 @@ def _whole(jobs: Sequence[StoredJob]) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def started(job: StoredJob) -> datetime.datetime:
-    """Return the time when a job started; raise FileError if it cannot be read."""
-    return _age(job)[0]
+    """Return the time when a job started."""
+    return _age(job.result)[0]
 
 
 def unit(spec: ResultSpec) -> str:
@@ -152,16 +144,8 @@ def _identity(job: StoredJob) -> str:
     return digest(replace(job.result.spec, repetition=0, job=0))
 
 
-def _age(job: StoredJob) -> tuple[datetime.datetime, int, str]:
+def _age(result: Result) -> tuple[datetime.datetime, int, str]:
     """Return a key that sorts attempts by age; repetition and key decide between equal times."""
-    try:
-        return _turn(job.result)
-    except ValueError as error:
-        text = f"started_at {job.result.started_at!r} is not an ISO time; correct it"
-        raise FileError(f"{job.folder}: {text}") from error
-
-
-def _turn(result: Result) -> tuple[datetime.datetime, int, str]:
     time = datetime.datetime.fromisoformat(result.started_at)
     return time if time.tzinfo else time.replace(tzinfo=datetime.UTC), result.spec.repetition, result.key
 

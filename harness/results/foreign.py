@@ -18,6 +18,7 @@ from harness import filesystem
 from harness.config import ConfigModel, validate
 from harness.errors import FileError, UsageError
 from harness.results import seals
+from harness.results.pin_lock import Sha256
 from harness.untrusted import parse_json, read_whole, reading, to_json
 
 FILE = "foreign.json"
@@ -27,7 +28,6 @@ _REMEDY = "remove it, and import the files again"
 
 # Names of others become headings and names of columns.
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._:@+/()=,*%|&-]{0,199}$")]
-Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
 class ForeignQuality(ConfigModel):
@@ -83,15 +83,6 @@ class ForeignFigures(ConfigModel):
     # Empty until it is written.
     seal: Sha256 | Literal[""] = ""
 
-    def joined(
-        self, qualities: Iterable[ForeignQuality], points: Iterable[ForeignPoint], models: Mapping[str, str]
-    ) -> tuple[tuple[ForeignQuality, ...], tuple[ForeignPoint, ...], dict[str, str]]:
-        """Return its figures with newer ones, which replace figures of the same name; an empty model is removed."""
-        known = {(each.column, each.model, each.revision): each for each in (*self.qualities, *qualities)}
-        placed = {(each.source, each.dataset, each.system, each.setting): each for each in (*self.points, *points)}
-        named = {system: model for system, model in {**self.models, **models}.items() if model}
-        return tuple(known.values()), tuple(placed.values()), named
-
 
 def read(results: Path) -> ForeignFigures | None:
     """Read the figures of others in a results folder; ``None``: there are none.
@@ -125,16 +116,20 @@ def write(
     models: Mapping[str, str],
     today: datetime.date,
 ) -> ForeignFigures:
-    """Add figures of others to a results folder.
+    """Add figures of others to a results folder; each replaces one of the same name, and an empty model removes one.
 
     Raises:
         FileError: the file there is damaged.
         UsageError: the file would be too large to be read.
         StoreError: it cannot be written.
     """
-    empty = ForeignFigures(imported=today)
-    known, placed, named = (read(results) or empty).joined(qualities, points, models)
-    record = ForeignFigures(imported=today, models=named, qualities=known, points=placed)
+    old = read(results) or ForeignFigures(imported=today)
+    known = {(each.column, each.model, each.revision): each for each in (*old.qualities, *qualities)}
+    placed = {(each.source, each.dataset, each.system, each.setting): each for each in (*old.points, *points)}
+    named = {system: model for system, model in {**old.models, **models}.items() if model}
+    record = ForeignFigures(
+        imported=today, models=named, qualities=tuple(known.values()), points=tuple(placed.values())
+    )
     content = json.loads(record.model_dump_json(exclude_none=True, exclude={"seal"}))
     sealed = {**content, "seal": seals.of(content)}
     text = to_json(sealed, indent=1) + "\n"

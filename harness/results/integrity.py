@@ -15,24 +15,13 @@ from harness import filesystem, untrusted
 from harness.driver import envelope
 from harness.driver.records import Outcome, digest
 from harness.errors import FileError, HarnessError
-from harness.results import (
-    attempts,
-    integrity_samples,
-    integrity_updates,
-    origins,
-    pin_lock,
-    reader,
-    seals,
-    suite_record,
-)
+from harness.results import integrity_samples, integrity_updates, origins, pin_lock, reader, seals, suite_record
 from harness.results.integrity_samples import Mismatch, Runs, as_text, below, differences
 from harness.results.origins import JobOrigins
 from harness.results.reader import StoredJob
 from harness.results.schema import CLOCK_SLACK_S
 from harness.untrusted import read_start, reason_of
 
-# Folders of a suite with files named by their content's hash, and whether the content is compressed.
-INPUT_FOLDERS = {"qrels": True, "samples": False}
 _MAX_VERDICT_BYTES = 16 << 20
 
 
@@ -64,7 +53,6 @@ def check_job(folder: Path, job_origins: JobOrigins, place: str, runs: Runs | No
         raw = json.loads(content)
         seal = seals.broken(raw)
         job = StoredJob(folder, result, job_origins.of_job(folder))
-        attempts.started(job)
     except (HarnessError, OSError, ValueError) as error:
         return CheckedJob(folder, None, (Mismatch(f"{place}/{reader.RESULT}", _damaged(error), "a readable result"),))
     mismatches = [*_check_place(job, raw["spec"], place), *_check_files(job, place), *_check_record(job, place)]
@@ -191,19 +179,11 @@ def _damaged(error: Exception) -> str:
     return f"cannot be read: {as_text(reason_of(error))}"
 
 
-def input_files(suite: Path) -> Iterator[tuple[Path, bool]]:
-    """Return a suite's qrels and query samples, and whether each is compressed."""
-    for name, packed in INPUT_FOLDERS.items():
-        folder = suite / name
-        if folder.is_dir():
-            yield from ((path, packed) for path in filesystem.without_litter(sorted(folder.iterdir())))
-
-
 def check_inputs(suite: Path, place: str) -> Iterator[Mismatch]:
     """Find input files whose content does not match the hash in their name."""
-    for path, packed in input_files(suite):
-        where = f"{place}/{path.parent.name}/{path.name}"
-        yield from _check_sha256(path, where, path.name.partition(".")[0], "its name", packed=packed)
+    for name, path in seals.input_files(suite).items():
+        packed = seals.INPUT_FOLDERS[path.parent.name]
+        yield from _check_sha256(path, f"{place}/{name}", path.name.partition(".")[0], "its name", packed=packed)
 
 
 def check_manifest(suite: Path, root: Path, jobs: Mapping[Path, CheckedJob]) -> Iterator[Mismatch]:
@@ -247,7 +227,7 @@ def _check_sealed_files(suite: Path, root: Path, sealed: Mapping[str, str]) -> I
         place = below(root, present.get(name, suite / name))
         if name not in present:
             yield Mismatch(place, "gone", f"a file, by {seals.MANIFEST}; bring it back, or run its suite again")
-        elif name.partition("/")[0] in INPUT_FOLDERS:
+        elif name.partition("/")[0] in seals.INPUT_FOLDERS:
             yield from _check_hash(place, present[name].name.partition(".")[0], sha256, seals.MANIFEST)
         else:
             yield from _check_sha256(present[name], place, sha256, seals.MANIFEST)
@@ -259,8 +239,7 @@ def _suite_files(suite: Path) -> dict[str, Path]:
     """Return a suite's files that reports use in addition to jobs, by their names in the manifest."""
     others = {name: suite / name for name in (suite_record.FILE, pin_lock.FILE)}
     others[seals.ORIGIN] = suite.parent / origins.FILE
-    inputs = {path.relative_to(suite).as_posix(): path for path, _ in input_files(suite)}
-    return {name: path for name, path in others.items() if os.path.lexists(path)} | inputs
+    return {name: path for name, path in others.items() if os.path.lexists(path)} | seals.input_files(suite)
 
 
 def _exists(job: Path) -> bool:

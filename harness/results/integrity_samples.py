@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import functools
 import math
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harness.driver.output import REPEAT_TRIAL, WARMUP_TRIAL
 from harness.driver.rate_search import judged_ns, latency_and_late
@@ -17,16 +16,12 @@ from harness.driver.records import MAX_PROBES, Outcome
 from harness.driver.update_plan import TRIALS
 from harness.errors import counted
 from harness.evaluation import answer_recall, trec
-from harness.evaluation.answer_recall import MAX_TOKENS
+from harness.evaluation.answer_recall import MAX_TOKENS, AnswerDepths
 from harness.evaluation.trec import Qrels, Run
 from harness.results import reader
 from harness.results.reader import StoredJob, judges_hits_alone, most_first_stage_hits, most_hits
 from harness.results.samples import query_ids
 from harness.results.schema import ANSWER_DEPTHS, CLOCK_SLACK_S, JUDGED_HITS, has_probes
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 # On another processor sums may differ in their last digits.
 _CLOSE = 1e-9
@@ -123,7 +118,7 @@ class Runs:
         Raises:
             FileError: a run or the query sample cannot be read.
         """
-        path, spec = job.first_stage_path, job.result.spec
+        path, spec = job.file(reader.FIRST_STAGE), job.result.spec
         if path is None:
             return
         first, depth = trec.read_run(path, most_first_stage_hits(spec)), spec.params.get("depth")
@@ -141,11 +136,12 @@ class Runs:
         Raises:
             FileError: the run or the query sample cannot be read.
         """
-        if job.updated_run_path is None:
+        path = job.file(reader.UPDATED_RUN)
+        if path is None:
             if is_mixed(job) and job.result.outcome is Outcome.OK:
                 yield Mismatch(reader.UPDATED_RUN, "no run", "the run after the updates: the job ended ok")
             return
-        run = trec.read_run(job.updated_run_path, most_hits(job.result.spec))
+        run = trec.read_run(path, most_hits(job.result.spec))
         yield from _check_rankings(reader.UPDATED_RUN, job, run, job.result.spec.k)
 
     def _check_judgements(self, job: StoredJob, run: Run) -> Iterator[Mismatch]:
@@ -159,7 +155,8 @@ class Runs:
         if hits != judged:
             follows = f"judgements of the {len(hits)} hits of its run"
             yield Mismatch(JUDGED_HITS, f"judgements of {counted(len(judged), 'hit')}", follows)
-        yield from _check_depths(job.folder / ANSWER_DEPTHS, run, qrels)
+        if depths := job.file(ANSWER_DEPTHS):
+            yield from _check_depths(answer_recall.read_depths(depths), run, qrels)
 
     def _run(self, path: Path, job: StoredJob) -> Run:
         sha256, most = job.result.files.get(reader.RUN), most_hits(job.result.spec)
@@ -182,15 +179,12 @@ def _check_rankings(name: str, job: StoredJob, run: Run, most: int) -> Iterator[
         yield Mismatch(name, stored, f"at most {most}")
 
 
-def _check_depths(path: Path, run: Run, qrels: Qrels) -> Iterator[Mismatch]:
+def _check_depths(depths: AnswerDepths, run: Run, qrels: Qrels) -> Iterator[Mismatch]:
     """Compare the stored answer depths with the run and its judgements."""
-    if not os.path.lexists(path):
-        return
-    depths = answer_recall.read_depths(path)
     with_hits = {query for query, depth in depths.items() if depth.tokens or not depth.language}
     if not with_hits <= run.rankings.keys() <= depths.keys():
         follows = f"depths of the {len(run.rankings)} queries of its run"
-        yield Mismatch(path.name, f"depths of {counted(len(depths), 'query')}", follows)
+        yield Mismatch(ANSWER_DEPTHS, f"depths of {counted(len(depths), 'query')}", follows)
     # Searches stop at the last token, so an answer beyond it is not found.
     lost = [
         query
@@ -198,7 +192,11 @@ def _check_depths(path: Path, run: Run, qrels: Qrels) -> Iterator[Mismatch]:
         if depth.found is None and depth.tokens < MAX_TOKENS and any(qrels.get(query, {}).values())
     ]
     if lost:
-        yield Mismatch(path.name, f"no answer for query {lost[0]!r}", f"the depth of the answer in {JUDGED_HITS}")
+        yield Mismatch(ANSWER_DEPTHS, f"no answer for query {lost[0]!r}", f"the depth of the answer in {JUDGED_HITS}")
+
+
+# The columns of samples by name, without the ids of queries.
+_Columns = dict[str, list[Any]]
 
 
 def check(job: StoredJob) -> Iterator[Mismatch]:
@@ -217,9 +215,9 @@ def check(job: StoredJob) -> Iterator[Mismatch]:
     sample = job.sample_ids()
     follows = ", as many as its query sample has"
     yield from differences(f"{reader.RESULT}: spec.sample_size", spec.sample_size, len(sample), reason=follows)
-    trials = [int(trial) for trial in table.column("trial").to_pylist()]
-    latency_ns = table.column("latency_ns").to_pylist()
-    yield from _check_figures(table)
+    columns = {name: table.column(name).to_pylist() for name in table.column_names if name != "query_id"}
+    trials = columns["trial"]
+    yield from _check_figures(columns)
     yield from _check_trials(job, trials)
     if ok:
         counts = Counter(zip(trials, query_ids(table), strict=True))
@@ -228,12 +226,14 @@ def check(job: StoredJob) -> Iterator[Mismatch]:
         follows = ", as many queries of the sample as warmed up"
         yield from differences(f"{reader.RESULT}: spec.held_out", spec.held_out, warm, reason=follows)
         yield from _check_whole(job, counts, timed)
-    yield from _check_counts(job, trials, latency_ns)
-    if ok and has_probes(job.result):
-        failed = table.column("failed").to_pylist() if "failed" in table.column_names else [None] * len(trials)
-        yield from _check_probes(job, trials, latency_ns, failed)
-    elif ok:
-        yield from _check_wall_time(job, table)
+    yield from _check_counts(job, trials, columns["latency_ns"])
+    if ok:
+        yield from (_check_probes if has_probes(job.result) else _check_wall_time)(job, columns)
+
+
+def _column(columns: _Columns, name: str) -> list[Any]:
+    """Return a column that samples may lack."""
+    return columns.get(name) or [None] * len(columns["trial"])
 
 
 def is_mixed(job: StoredJob) -> bool:
@@ -241,13 +241,11 @@ def is_mixed(job: StoredJob) -> bool:
     return job.result.spec.cell.scenario == "mixed"
 
 
-def _check_figures(table: pa.Table) -> Iterator[Mismatch]:
+def _check_figures(columns: _Columns) -> Iterator[Mismatch]:
     """Find times and counts below their least values, and more real tokens than padded ones."""
-    names = [name for name in table.column_names if name.endswith("_ns") or name.startswith("count_")]
-    columns = {name: table.column(name).to_pylist() for name in names}
-    for name, values in columns.items():
+    for name in (name for name in columns if name.endswith("_ns") or name.startswith("count_")):
         least = 1 if name == "latency_ns" else 0
-        if wrong := [value for value in values if value is not None and value < least]:
+        if wrong := [value for value in columns[name] if value is not None and value < least]:
             yield Mismatch(f"{reader.SAMPLES}: {name}", f"{len(wrong)} such as {wrong[0]}", f"at least {least}")
     pairs = zip(columns.get("count_tokens", ()), columns.get("count_padded_tokens", ()), strict=False)
     for real, padded in pairs:
@@ -304,16 +302,16 @@ def _check_counts(job: StoredJob, trials: list[int], latency_ns: list[Any]) -> I
     yield from differences(f"{reader.RESULT}: answers", stored, follows, reason=f", by {reader.SAMPLES}")
 
 
-def _check_wall_time(job: StoredJob, table: pa.Table) -> Iterator[Mismatch]:
+def _check_wall_time(job: StoredJob, columns: _Columns) -> Iterator[Mismatch]:
     """Compare the samples' total time with the job's, like :mod:`harness.jobs.collect`.
 
     Queries during updates overlap, and are left out.
     """
+    rows = list(zip(columns["trial"], _column(columns, "batch"), columns["latency_ns"], strict=True))
     if is_mixed(job):
-        table = table.filter([trial % TRIALS != 1 for trial in table.column("trial").to_pylist()])
-    rows = table.select([name for name in ("trial", "latency_ns", "batch") if name in table.column_names]).to_pylist()
-    batches = {(row["trial"], row["batch"]): row["latency_ns"] for row in rows if row.get("batch") is not None}
-    alone = sum(row["latency_ns"] for row in rows if row.get("batch") is None)
+        rows = [row for row in rows if row[0] % TRIALS != 1]
+    batches = {(trial, batch): ns for trial, batch, ns in rows if batch is not None}
+    alone = sum(ns for _, batch, ns in rows if batch is None)
     load_s = job.result.measured.load_s if job.result.measured else None
     worked_s = (load_s or 0) + (alone + sum(batches.values())) / 1e9
     if worked_s > job.result.wall_s + CLOCK_SLACK_S:
@@ -321,17 +319,14 @@ def _check_wall_time(job: StoredJob, table: pa.Table) -> Iterator[Mismatch]:
         yield Mismatch(f"{reader.RESULT}: wall_s", f"{job.result.wall_s}", follows)
 
 
-def _check_probes(job: StoredJob, trials: list[int], latency_ns: list[Any], failed: list[Any]) -> Iterator[Mismatch]:
+def _check_probes(job: StoredJob, columns: _Columns) -> Iterator[Mismatch]:
     """Compare the probes of scenario ``server``, and the confirmed rate, with the samples."""
     measured, target = job.result.measured, job.result.spec.scenario_params
     if measured is None:
         return
+    samples = list(zip(columns["trial"], columns["latency_ns"], _column(columns, "failed"), strict=True))
     for number, probe in enumerate(measured.probes, start=1):
-        timed = [
-            judged_ns(ns, bool(fault), target)
-            for trial, ns, fault in zip(trials, latency_ns, failed, strict=True)
-            if trial == probe.trial
-        ]
+        timed = [judged_ns(ns, bool(fault), target) for trial, ns, fault in samples if trial == probe.trial]
         if not timed or target.latency_percentile is None or target.latency_target_s is None:
             continue
         latency_s, late = latency_and_late(timed, target)

@@ -17,7 +17,7 @@ def check(job: StoredJob) -> Iterator[Mismatch]:
     Raises:
         FileError: the file cannot be read.
     """
-    path, spec = job.updates_path, job.result.spec
+    path, spec = job.file(reader.UPDATES), job.result.spec
     ok = job.result.outcome is Outcome.OK
     if path is None or not is_mixed(job):
         if path is None and is_mixed(job) and ok:

@@ -165,7 +165,7 @@ def _inputs(job: StoredJob) -> tuple[Path, ...]:
     spec, suite = job.result.spec, job.suite_folder
     positions = suite_record.read_positions_path(suite, spec.cell.dataset)
     names = (spec.qrels_sha256, spec.sample_sha256)
-    files = [path for path, _ in integrity.input_files(suite)]
+    files = seals.input_files(suite).values()
     return tuple(path for path in files if path == positions or path.name.partition(".")[0] in names)
 
 

@@ -40,6 +40,7 @@ log = logging.getLogger(__name__)
 RESULT = "result.json"
 SAMPLES = "samples.parquet"
 RUN = "run.trec.gz"
+# The run that the second stage was given in the first timed trial.
 FIRST_STAGE = "first_stage.trec.gz"
 # Of scenario mixed: what was inserted and deleted, and the run of the pass after it.
 UPDATES, UPDATED_RUN = "updates.tsv.gz", "updated.trec.gz"
@@ -84,37 +85,22 @@ class StoredJob:
         Raises:
             FileError: the file is damaged, or holds something else or more than samples.
         """
-        path = self.folder / SAMPLES
-        return load_samples(path, budget) if os.path.lexists(path) else no_samples()
+        path = self.file(SAMPLES)
+        return load_samples(path, budget) if path else no_samples()
 
     @property
     def run_path(self) -> Path | None:
         """The TREC run of the first timed trial, if there is one."""
-        return self._if_there(RUN)
+        return self.file(RUN)
 
-    @property
-    def first_stage_path(self) -> Path | None:
-        """The TREC run that the second stage was given in the first timed trial, if there are two stages."""
-        return self._if_there(FIRST_STAGE)
-
-    @property
-    def updates_path(self) -> Path | None:
-        """The updates of a job of scenario ``mixed``."""
-        return self._if_there(UPDATES)
-
-    @property
-    def updated_run_path(self) -> Path | None:
-        """The TREC run after the updates, of a job of scenario ``mixed``."""
-        return self._if_there(UPDATED_RUN)
-
-    def _if_there(self, name: str) -> Path | None:
+    def file(self, name: str) -> Path | None:
+        """Return a file of the job, such as ``FIRST_STAGE`` or ``UPDATES``; ``None``: it has none."""
         path = self.folder / name
         return path if os.path.lexists(path) else None
 
     def qrels_path(self) -> Path:
         """Return the file of the run's judgements: its own hits', if there is one, else its dataset's."""
-        hits = self._if_there(JUDGED_HITS)
-        return hits or self.suite_folder / "qrels" / f"{self._hash('qrels_sha256')}.trec.gz"
+        return self.file(JUDGED_HITS) or self.suite_folder / "qrels" / f"{self._hash('qrels_sha256')}.trec.gz"
 
     def sample_ids(self) -> tuple[str, ...]:
         """Read the query ids of the fixed sample."""
@@ -412,5 +398,5 @@ def read_job_run(job: StoredJob) -> Run:
     """
     if job.run_path is None:
         raise StoreError(f"{job.folder}: holds no run; measure the job again")
-    run, depths = trec.read_run(job.run_path, most_hits(job.result.spec)), job.folder / ANSWER_DEPTHS
-    return replace(run, depths=answer_recall.read_depths(depths)) if os.path.lexists(depths) else run
+    run, depths = trec.read_run(job.run_path, most_hits(job.result.spec)), job.file(ANSWER_DEPTHS)
+    return replace(run, depths=answer_recall.read_depths(depths)) if depths else run

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from harness.driver.output import WARMUP_TRIAL
 from harness.results import parquet_pages
-from harness.untrusted import MAX_FILE_BYTES, native_file, open_regular, reading
+from harness.untrusted import MAX_FILE_BYTES, open_regular, parquet_file, reading
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,15 +78,9 @@ def no_samples() -> pa.Table:
     """Return the table of a job that finished no query."""
     import pyarrow as pa
 
-    kinds = {"string": _ids(), "int32": pa.int32(), "bool": pa.bool_(), "int64": pa.int64()}
-    return pa.schema({name: kinds[kind] for name, kind in _TYPES.items()}).empty_table()
-
-
-def _ids() -> pa.DataType:
-    """Return the type of query ids: places in a dictionary, so that a long id takes no memory in each row."""
-    import pyarrow as pa
-
-    return pa.dictionary(pa.int32(), pa.string())
+    types = {name: pa.type_for_alias(kind) for name, kind in _TYPES.items()}
+    # Ids are places in a dictionary, so that a long one takes no memory in each row.
+    return pa.schema(types | {"query_id": pa.dictionary(pa.int32(), pa.string())}).empty_table()
 
 
 def load_samples(path: Path, budget: SampleBudget | None = None) -> pa.Table:
@@ -101,14 +95,13 @@ def load_samples(path: Path, budget: SampleBudget | None = None) -> pa.Table:
     """
     import pyarrow as pa
     import pyarrow.compute as pc
-    import pyarrow.parquet as pq
 
     budget = budget or SampleBudget(_MOST_HELD_BYTES)
     remedy = "run its suite again with --fresh (harness verify names all damage)"
     with reading(path, remedy, damage=(OSError, ValueError, KeyError, pa.ArrowException)):
         with open_regular(path, MAX_FILE_BYTES) as content:
             _check_footer(content)
-            with native_file(content) as native, pq.ParquetFile(native, read_dictionary=["query_id"]) as file:
+            with parquet_file(content, read_dictionary=["query_id"]) as file:
                 rows, columns = _check_outline(file)
                 pages_bytes = parquet_pages.unpacked_bytes(content, file.metadata)
                 budget.admit(rows, columns, pages_bytes, os.fstat(content.fileno()).st_size)

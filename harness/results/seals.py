@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from harness import filesystem
 from harness.driver.records import digest
 from harness.results import origins, pin_lock, suite_record
 from harness.untrusted import read_start, to_json
@@ -25,11 +26,13 @@ ORIGIN = f"../{origins.FILE}"
 # More than honest manifests have: a line is some 150 bytes.
 MOST_BYTES = 64 << 20
 _MOST_LINE_BYTES = 16 << 10
+# Folders of a suite with files named by their content's hash, and whether the content is compressed.
+INPUT_FOLDERS = {"qrels": True, "samples": False}
 _SEAL = "seal"
 _LINE = re.compile(r"([0-9a-f]{64})  (\S.*)")
 # A job's folder has five levels.
 _RECORDS = "|".join(map(re.escape, (suite_record.FILE, pin_lock.FILE, ORIGIN)))
-_FILE = re.compile(rf"{_RECORDS}|(?:qrels|samples)/[^/]+")
+_FILE = re.compile(rf"{_RECORDS}|(?:{'|'.join(INPUT_FOLDERS)})/[^/]+")
 
 
 def over(record: Any) -> str:
@@ -81,6 +84,13 @@ def read(suite: Path) -> dict[str, str] | None:
         # The last line of a path counts: a job that was moved away can be measured again.
         jobs[entry[2]] = entry[1]
     return jobs
+
+
+def input_files(suite: Path) -> dict[str, Path]:
+    """Return a suite's qrels and query samples by their names in its manifest."""
+    folders = (suite / name for name in INPUT_FOLDERS if (suite / name).is_dir())
+    paths = (path for folder in folders for path in filesystem.without_litter(sorted(folder.iterdir())))
+    return {path.relative_to(suite).as_posix(): path for path in paths}
 
 
 def names_file(path: str) -> bool:

@@ -13,7 +13,7 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -38,7 +38,7 @@ from harness.results.reader import (
     result_paths,
 )
 from harness.results.schema import Result
-from harness.results.suite_record import PairKind, ToldMachine
+from harness.results.suite_record import SuiteRecord
 from harness.untrusted import read_start, reason_of, to_json
 
 if TYPE_CHECKING:
@@ -133,11 +133,10 @@ class Store:
         Raises:
             StoreError: a sample is larger than readers accept, or a file cannot be written.
         """
-        contents = {Path("qrels") / f"{qrels_sha256}.{ending}.gz": gzip.compress(judgements, mtime=0)}
-        contents |= {Path("samples") / f"{name}.json": text.encode("utf-8") for name, text in samples.items()}
-        for name, content in contents.items():
-            target = self.folder / name
-            if target.suffix == ".json" and len(content) > MOST_SAMPLE_BYTES:
+        self._keep(self.folder / "qrels" / f"{qrels_sha256}.{ending}.gz", gzip.compress(judgements, mtime=0))
+        for name, text in samples.items():
+            target, content = self.folder / "samples" / f"{name}.json", text.encode("utf-8")
+            if len(content) > MOST_SAMPLE_BYTES:
                 size = f"{math.ceil(len(content) / 2**20):,} MiB, more than {MOST_SAMPLE_BYTES >> 20}"
                 raise StoreError(f"{target}: the query sample takes {size}; lower protocol.sample_size")
             self._keep(target, content)
@@ -161,19 +160,14 @@ class Store:
             seals.append(self.folder, name, sha256)
             self._publish_manifest()
 
-    def keep_suite(
-        self,
-        measures: Iterable[str],
-        pairs: Mapping[PairKind, Mapping[str, str]],
-        positions: Mapping[str, bytes] | None = None,
-        service: ToldMachine | None = None,
-    ) -> None:
-        """Store the suite's measures, pairs, datasets' positions and service; they replace the earlier runs'."""
-        given = {name: content for name, content in (positions or {}).items() if len(content) <= MOST_SAMPLE_BYTES}
+    def keep_suite(self, record: SuiteRecord, positions: Mapping[str, bytes]) -> None:
+        """Store the suite's record, and the positions of datasets; they replace the earlier runs'."""
+        given = {name: content for name, content in positions.items() if len(content) <= MOST_SAMPLE_BYTES}
         hashes = {name: hashlib.sha256(content).hexdigest() for name, content in given.items()}
         for name, sha256 in hashes.items():
             self._keep(suite_record.positions_path(self.folder, sha256), given[name])
-        target, content = self.folder / suite_record.FILE, suite_record.text(measures, pairs, hashes, service).encode()
+        target = self.folder / suite_record.FILE
+        content = record.model_copy(update={"positions": hashes}).text().encode()
         if len(content) > suite_record.MOST_BYTES:
             text = f"would have {len(content):,} bytes; the limit is {suite_record.MOST_BYTES:,}"
             raise StoreError(f"{target}: {text}; name fewer pairs in the suite's [firstp], [exact] and [seeds]")
@@ -188,15 +182,15 @@ class Store:
     def _write_record(self, target: Path, content: bytes) -> None:
         """Write and seal a record of the suite, which a later run may replace."""
         with _disk_errors(target):
+            stored = None
             with suppress(OSError):  # a missing or irregular file is replaced
-                if read_start(target, len(content) + 1) == content:
-                    self._seal(target, hashlib.sha256(content).hexdigest())
-                    return
-            if self._publisher:
-                self._publisher.write(target, content)
-            partial = self.staging / target.name
-            partial.write_bytes(content)
-            partial.rename(target)
+                stored = read_start(target, len(content) + 1)
+            if stored != content:
+                if self._publisher:
+                    self._publisher.write(target, content)
+                partial = self.staging / target.name
+                partial.write_bytes(content)
+                partial.rename(target)
             self._seal(target, hashlib.sha256(content).hexdigest())
 
     def put(
@@ -264,7 +258,9 @@ class Store:
             ) from error
         folders = {path.parent.relative_to(self.folder).as_posix(): path for path in result_paths(self.folder, [])}
         unlisted = {name: seal for name in folders.keys() - listed.keys() if (seal := _sound_seal(folders[name]))}
-        unlisted |= {name: sha256 for name, sha256 in _inputs(self.folder) if name not in listed}
+        inputs = seals.input_files(self.folder)
+        named = {name: path.name.partition(".")[0] for name, path in inputs.items() if name not in listed}
+        unlisted |= {name: sha256 for name, sha256 in named.items() if re.fullmatch("[0-9a-f]{64}", sha256)}
         if not unlisted:
             return
         manifest = self.folder / seals.MANIFEST
@@ -279,14 +275,6 @@ class Store:
         if self._publisher:
             path = self.folder / seals.MANIFEST
             self._publisher.write(path, path.read_bytes())
-
-
-def _inputs(suite: Path) -> Iterator[tuple[str, str]]:
-    """Yield the paths of a suite's qrels and query samples below its folder, and the hash in each name."""
-    for folder in ("qrels", "samples"):
-        for path in sorted((suite / folder).iterdir()) if (suite / folder).is_dir() else ():
-            if re.fullmatch("[0-9a-f]{64}", sha256 := path.name.partition(".")[0]):
-                yield f"{folder}/{path.name}", sha256
 
 
 def _sealed(result: Result, target: Path) -> tuple[Result, bytes]:

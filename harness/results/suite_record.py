@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -63,17 +61,9 @@ class SuiteRecord(ConfigModel):
             raise ValueError(str(error).partition("; ")[0]) from None
         return value
 
-
-def text(
-    measures: Iterable[str],
-    pairs: Mapping[PairKind, Mapping[str, str]] | None = None,
-    positions: Mapping[str, str] | None = None,
-    service: ToldMachine | None = None,
-) -> str:
-    """Return the content of the record without empty parts; arguments as the fields of :class:`SuiteRecord`."""
-    parts = {name: dict(part) for name, part in (*(pairs or {}).items(), ("positions", positions)) if part}
-    told = {name: value for name, value in vars(service or ToldMachine()).items() if value is not None}
-    return to_json({"measures": list(measures), **parts, **({"service": told} if told else {})}, indent=2) + "\n"
+    def text(self) -> str:
+        """Return the content of the file, without empty parts."""
+        return to_json(self.model_dump(mode="json", exclude_defaults=True), indent=2) + "\n"
 
 
 def positions_path(suite: Path, sha256: str) -> Path:
@@ -95,23 +85,18 @@ def read_positions_path(suite: Path, dataset: str) -> Path | None:
 
 def read_measures(root: Path) -> tuple[str, ...]:
     """Return the measures of the suites below a folder, or of its own suite, without duplicates."""
-    return tuple(dict.fromkeys(name for record in _records(root)[0] for name in record.measures))
+    return tuple(dict.fromkeys(name for record in _records(root)[0].values() for name in record.measures))
 
 
 def read_pairs(root: Path, kind: PairKind) -> dict[str, str]:
     """Return each system's partner, as the suites of :func:`read_measures` name it; the last of two names counts."""
-    return {system: other for record in _records(root)[0] for system, other in getattr(record, kind).items()}
+    return {system: other for record in _records(root)[0].values() for system, other in getattr(record, kind).items()}
 
 
 def read_told(root: Path) -> dict[tuple[str, str], ToldMachine]:
     """Return what users told of services' machines, by the names of two folders: the suite's and the one above."""
-    found = {}
-    for path in _paths(root):
-        with suppress(FileError):  # `unreadable` names it
-            if (told := _read(path).service) is not None:
-                suite = path.absolute().parent
-                found[suite.parent.name, suite.name] = told
-    return found
+    told = {path.absolute().parent: record.service for path, record in _records(root)[0].items()}
+    return {(suite.parent.name, suite.name): service for suite, service in told.items() if service is not None}
 
 
 def unreadable(root: Path) -> list[FileError]:
@@ -119,12 +104,12 @@ def unreadable(root: Path) -> list[FileError]:
     return _records(root)[1]
 
 
-def _records(root: Path) -> tuple[list[SuiteRecord], list[FileError]]:
+def _records(root: Path) -> tuple[dict[Path, SuiteRecord], list[FileError]]:
     """Read the records below a folder, or of its own suite, and the error of each that is left out.
 
     A damaged record is left out, and a record that would exceed the limit of measures together with the others.
     """
-    records: list[SuiteRecord] = []
+    records: dict[Path, SuiteRecord] = {}
     errors: list[FileError] = []
     measures: set[str] = set()
     for path in _paths(root):
@@ -136,7 +121,7 @@ def _records(root: Path) -> tuple[list[SuiteRecord], list[FileError]]:
         except FileError as error:
             errors.append(error)
         else:
-            records.append(record)
+            records[path] = record
             measures.update(record.measures)
     return records, errors
 

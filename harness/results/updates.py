@@ -90,9 +90,7 @@ def read(path: Path) -> tuple[Update, ...]:
     Raises:
         FileError: it is damaged; names the file and the line.
     """
-    updates: list[Update] = []
-    read_fields(path, lambda fields: updates.append(_update(fields)), _MAX_LINE_BYTES, _MAX_LINES)
-    return tuple(updates)
+    return tuple(read_fields(path, _update, _MAX_LINE_BYTES, _MAX_LINES))
 
 
 def _update(fields: list[str]) -> Update:

@@ -310,7 +310,7 @@ def test_shipped_collections_are_whole(tmp_path: Path, name: str, size: int, jud
     readme = (place / "README.md").read_text(encoding="utf-8")
     assert f"{size:,}" in readme
     terms = datasets.licence(place)
-    for text_of_terms in (terms.text, terms.attribution):
+    for text_of_terms in (terms.licence, terms.attribution):
         assert text_of_terms is not None and text_of_terms.raw in " ".join(readme.split())
 
 

@@ -24,7 +24,7 @@ from harness.datasets.generate import kinds as generate
 from harness.datasets.generate import wordpieces
 from harness.datasets.generate.kinds import KINDS
 from harness.datasets.generate.passages import body, sentence_spans
-from harness.datasets.passage_positions import RelevantPosition, read_positions
+from harness.datasets.passage_positions import POSITIONS, RelevantPosition, read_positions
 from harness.errors import UsageError
 from tests.support.command_line import call
 
@@ -82,7 +82,7 @@ def texts(folder: Path) -> dict[str, str]:
 def at_their_places(folder: Path) -> Iterator[tuple[RelevantPosition, str]]:
     """Yield each position with its text, once its tokens are counted again."""
     documents = texts(folder)
-    for each in read_positions(folder):
+    for each in read_positions(folder / POSITIONS):
         text = documents[each.doc]
         passage = text[each.start_char : each.end_char]
         before, inside, whole = wordpieces.count_tokens([text[: each.start_char], passage, text])
@@ -112,7 +112,7 @@ def test_far_relevant_has_the_geometry_of_the_study(tmp_path: Path, cache: Path)
         known = {document["text"]: document["_id"] for document in map(json.loads, lines)}
     tokens = dict(zip(known, wordpieces.count_tokens(list(known)), strict=True))
     documents, lengths = texts(tmp_path / "out"), []
-    for each in read_positions(tmp_path / "out"):
+    for each in read_positions(tmp_path / "out" / POSITIONS):
         text = documents.pop(each.doc)
         passages = [f"{part.strip()} ." for part in text.split(".") if part.strip()]
         assert " ".join(passages) == text and len(set(passages)) == len(passages), "none is repeated"
@@ -191,7 +191,7 @@ def _check_candidates(folder: Path, qrels: str, number: int) -> None:
 @pytest.mark.slow
 def test_placed_passages_take_all_depths_and_lengths(tmp_path: Path, cache: Path, tiny: Path) -> None:
     generate.generate("placed", tiny, tmp_path / "out", cache, 3, SMALL["placed"])
-    found = list(read_positions(tmp_path / "out"))
+    found = list(read_positions(tmp_path / "out" / POSITIONS))
     assert {(each.target_length, each.depth) for each in found} == {(t, d) for t in (80, 231) for d in (0.0, 0.5, 1.0)}
     for each in found:
         assert each.target_length is not None and each.target_length - 20 <= each.length <= each.target_length
@@ -199,7 +199,7 @@ def test_placed_passages_take_all_depths_and_lengths(tmp_path: Path, cache: Path
         assert abs(each.start_token - (each.depth or 0) * rest) <= 10, "half a filler, at most"
     given = {**SMALL["placed"], "passage_tokens": (4, 20), "lengths": (80, 150, 231)}
     generate.generate("placed", tiny, tmp_path / "three", cache, 3, given)
-    missing = {(each.target_length or 0) - each.length for each in read_positions(tmp_path / "three")}
+    missing = {(each.target_length or 0) - each.length for each in read_positions(tmp_path / "three" / POSITIONS)}
     assert missing <= {0, 1, 2, 3}, "less than the shortest filler"
 
 
@@ -231,7 +231,7 @@ def test_lengths_are_repeated_or_listed(tmp_path: Path, cache: Path, tiny: Path,
     assert done.exit_code == 0, done.output
     record = json.loads((tmp_path / "out" / "generator.json").read_text())
     assert record["parameters"]["lengths"] == [64, 128]
-    assert {each.target_length for each in read_positions(tmp_path / "out")} == {64, 128}
+    assert {each.target_length for each in read_positions(tmp_path / "out" / POSITIONS)} == {64, 128}
 
 
 @pytest.mark.slow
@@ -273,17 +273,17 @@ def test_sources_judged_everywhere_hold_queries_out(tmp_path: Path, cache: Path)
     for doc_id, text in documents.items():
         fillers = text.replace(passages[doc_id], " ")
         assert not any(sentence in fillers for sentence in sentences)
-    of_paragraph = {each.doc: relevant[each.query] for each in read_positions(tmp_path / "out")}
+    of_paragraph = {each.doc: relevant[each.query] for each in read_positions(tmp_path / "out" / POSITIONS)}
     ranks = []
     for query, docs in _candidates(tmp_path / "out").items():
         (own,) = (rank for rank, doc in enumerate(docs, 1) if of_paragraph[doc] == relevant[query])
         ranks.append(own)  # no candidate holds another sentence of the judged paragraph
     assert abs(statistics.fmean(1 / rank for rank in ranks) - 0.0519) < 3 * 0.1169 / len(ranks) ** 0.5, "chance"
-    assert "BY-SA 4.0" in str(made.licence.text) and "Artetxe" in (tmp_path / "out" / "README.md").read_text()
+    assert "BY-SA 4.0" in str(made.facts.licence) and "Artetxe" in (tmp_path / "out" / "README.md").read_text()
     record = json.loads((tmp_path / "out" / "generator.json").read_text())
     assert record["source"]["corpus_sha256"] == dataset.corpus.sha256 and "BY-SA 4.0" in record["source"]["licence"]
     assert datasets.load(tmp_path / "out", cache).language == "en"
-    assert datasets.licence(tmp_path / "out") == made.licence, "what is generated from it carries the licence on"
+    assert datasets.licence(tmp_path / "out") == made.facts, "what is generated from it carries the licence on"
 
 
 @pytest.mark.slow
@@ -298,7 +298,7 @@ def test_joined_parts_share_grades_and_untitled_documents_stay_alone(tmp_path: P
     made = generate.generate("joined", folder, tmp_path / "out", cache)
     assert texts(tmp_path / "out") == {"a": "ice rock ash", "d": "river", "e": "river"}
     assert (tmp_path / "out" / "qrels.trec").read_text() == "q 0 a 2\nq 0 e 1\n"
-    assert list(read_positions(tmp_path / "out")) == [
+    assert list(read_positions(tmp_path / "out" / POSITIONS)) == [
         RelevantPosition("q", "a", 1, 3, 4, 12, 3),
         RelevantPosition("q", "e", 0, 1, 0, 5, 1),
     ]
@@ -347,7 +347,7 @@ def test_larger_is_the_source_among_distractors_of_unjudged_sentences(tmp_path: 
     _check_sentences(distractors[::4], allowed, forbidden)
     record = json.loads((tmp_path / "out" / "generator.json").read_text())
     assert (record["documents"], record["queries"]) == (8_000, 300)
-    assert "ODC-By" in str(made.licence.text) and "David Wadden" in (tmp_path / "out" / "README.md").read_text()
+    assert "ODC-By" in str(made.facts.licence) and "David Wadden" in (tmp_path / "out" / "README.md").read_text()
     assert not (tmp_path / "out" / "positions.jsonl").exists()
     with pytest.raises(UsageError, match="out: has distractors already; name the dataset that it was made from"):
         generate.generate("larger", tmp_path / "out", tmp_path / "more", cache, 0, {"documents": 8_001})
@@ -391,13 +391,13 @@ def test_unknown_and_restricted_licences_are_named(tmp_path: Path, cache: Path, 
     generate.generate("uniform", tiny, tmp_path / "mine", cache, 0, SMALL["uniform"])
     assert "must not be passed on" in (tmp_path / "mine" / "README.md").read_text()
     (tiny / "dataset.toml").write_text('licence = "CC0"\n')
-    assert datasets.licence(tiny).text == "CC0"
+    assert datasets.licence(tiny).licence == "CC0"
     (tiny / "dataset.toml").unlink()
     (tmp_path / "marco").mkdir()
     for name in ("collection.tsv", "queries.dev.tsv", "qrels.dev.tsv"):
         (tmp_path / "marco" / name).write_text("1\tx\n")
-    assert "non-commercial" in str(datasets.licence(tmp_path / "marco#dev").text)
-    assert "non-commercial" in str(datasets.licence(datasets.IrDataset("msmarco-passage/dev/small")).text)
+    assert "non-commercial" in str(datasets.licence(tmp_path / "marco#dev").licence)
+    assert "non-commercial" in str(datasets.licence(datasets.IrDataset("msmarco-passage/dev/small")).licence)
 
 
 @pytest.mark.slow
@@ -452,7 +452,7 @@ def test_a_killed_run_leaves_no_collection(tmp_path: Path, cache: Path, tiny: Pa
     arguments = ["generate", "passkey", "--from", tiny, "--out", tmp_path / "out", "--cache", cache]
     arguments += ["--documents", "900", "--lengths", "30000"]
     run = subprocess.Popen([sys.executable, "-m", "harness", *arguments], stderr=subprocess.DEVNULL)
-    while not any(tmp_path.glob("out.*.partial/corpus.jsonl.gz")):
+    while not any(tmp_path.glob("out-*.partial/out/corpus.jsonl.gz")):
         assert run.poll() is None
         time.sleep(0.01)
     run.send_signal(number)

@@ -14,7 +14,7 @@ from harness.analysis.positions import first_passages, histogram, share_before
 from harness.config import data_root
 from harness.datasets.generate.wordpieces import count_tokens
 from harness.datasets.passage_matching import JudgedPassage, find_words, match_passages, read_chunks, read_passages
-from harness.datasets.passage_positions import read_positions
+from harness.datasets.passage_positions import POSITIONS, read_positions
 from harness.errors import FileError
 from tests.support.command_line import call
 
@@ -39,7 +39,7 @@ def test_generated_positions_are_found_exactly(tmp_path: Path) -> None:
     given = ("--from", "xquad-en", "--passages", "sentences", "--out", str(far), "--queries", "120")
     done = call("generate", "far-relevant", *given)
     assert done.exit_code == 0, done.output
-    stored = list(read_positions(far))
+    stored = list(read_positions(far / POSITIONS))
     (corpus,) = far.glob("corpus.jsonl*")
     opened = gzip.open if corpus.suffix == ".gz" else open
     with opened(corpus, "rt", encoding="utf-8") as lines:

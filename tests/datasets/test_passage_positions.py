@@ -11,7 +11,7 @@ from harness.datasets import passage_positions
 from harness.datasets.passage_positions import (
     POSITIONS,
     RelevantPosition,
-    has_positions,
+    find_positions,
     positions_content,
     read_positions,
 )
@@ -22,9 +22,10 @@ PLACED = RelevantPosition("q2", "d2", 0, 12, 0, 51, 80, depth=0.0, target_length
 
 
 def test_positions_are_read_as_they_were_written(tmp_path: Path) -> None:
-    assert not has_positions(tmp_path)
-    (tmp_path / POSITIONS).write_bytes(ONE.to_line() + PLACED.to_line())
-    assert has_positions(tmp_path) and list(read_positions(tmp_path)) == [ONE, PLACED]
+    assert find_positions(tmp_path) is None
+    path = tmp_path / POSITIONS
+    path.write_bytes(ONE.to_line() + PLACED.to_line())
+    assert find_positions(tmp_path) == path and list(read_positions(path)) == [ONE, PLACED]
     assert b"depth" not in ONE.to_line()
 
 
@@ -41,13 +42,8 @@ def test_positions_are_read_as_they_were_written(tmp_path: Path) -> None:
 def test_wrong_line_is_named(tmp_path: Path, line: bytes, message: str) -> None:
     (tmp_path / POSITIONS).write_bytes(ONE.to_line() + line)
     with pytest.raises(FileError, match="line 2") as caught:
-        list(read_positions(tmp_path))
+        list(read_positions(tmp_path / POSITIONS))
     assert message in str(caught.value)
-
-
-def test_folder_without_positions_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(FileError, match=r"has no .*; name a folder that `harness generate` wrote"):
-        list(read_positions(tmp_path))
 
 
 def test_positions_that_compression_hides_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

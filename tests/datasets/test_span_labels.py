@@ -111,7 +111,7 @@ def test_questions_become_a_collection_with_labels(raw: Path, tmp_path: Path) ->
     assert facts["rule"] == {"threshold": 0.5, "characters": 256, "titles": False}
     assert (facts["passages"], facts["repeated_passages"], facts["queries_without_answer"]) == (4, 1, 1)
     assert made.facts()["relevant_per_query"] == 1.0
-    assert datasets.licence(tmp_path / "made").text
+    assert datasets.licence(tmp_path / "made").licence
 
 
 def test_titles_are_kept_on_request_alone(raw: Path, tmp_path: Path) -> None:

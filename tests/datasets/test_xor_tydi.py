@@ -100,9 +100,9 @@ def test_questions_without_answers_are_not_timed(example: Example) -> None:
 
 def test_licence_is_known(example: Example) -> None:
     path = example("XOR-TyDi")
-    assert datasets.licence(path).text == "CC BY-SA 4.0"
+    assert datasets.licence(path).licence == "CC BY-SA 4.0"
     (path / "dataset.toml").write_text('licence = "CC0"\n', encoding="utf-8")
-    assert datasets.licence(path).text == "CC0"
+    assert datasets.licence(path).licence == "CC0"
 
 
 def test_quotes_of_the_collection_are_read_as_csv(example: Example) -> None:

@@ -42,5 +42,5 @@ def test_files_without_embeddings_are_refused(tmp_path: Path) -> None:
         embeddings.read(tmp_path / "other")
     (tmp_path / "folder").mkdir()
     embeddings.write(tmp_path / "folder" / "one.parquet", FOUND)
-    with pytest.raises(FileError, match=r"folder: cannot be read as embeddings \(a folder\)"):
+    with pytest.raises(FileError, match=r"folder: cannot be read as embeddings \(is a folder, no regular file\)"):
         embeddings.read(tmp_path / "folder")

@@ -188,7 +188,7 @@ def test_damaged_provenance_is_named(tmp_path: Path, line: str | bytes) -> None:
         qrels_merge.read_base(path)
     qrels_merge.write_merged(path, merged(tmp_path))
     record.write_text(record.read_text().replace('"iteration": 1', '"iteration": "1"'))
-    with pytest.raises(FileError, match=r"provenance.jsonl:1: .*key 'iteration' is \"1\"\); restore or move it"):
+    with pytest.raises(FileError, match=r"provenance.jsonl:1: .*key 'iteration' is \"1\"; restore or move it"):
         qrels_merge.read_base(path)
 
 

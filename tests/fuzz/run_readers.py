@@ -119,7 +119,10 @@ READERS = (
     Reader(
         "positions",
         _texts(positions__jsonl=_POSITIONS),
-        lambda folder, _: (list(passage_positions.read_positions(folder)), passage_positions.positions_content(folder)),
+        lambda folder, _: (
+            list(passage_positions.read_positions(folder / "positions.jsonl")),
+            passage_positions.positions_content(folder),
+        ),
         ("positions.jsonl",),
         skips=LINKED,
     ),

@@ -27,7 +27,7 @@ from harness.driver.records import Envelope, Hit, Outcome, Scalar
 from harness.errors import FileError
 from harness.launch.images import catalog
 from harness.launch.process import ProcessLauncher
-from harness.results.reader import StoredJob, read_jobs
+from harness.results.reader import FIRST_STAGE, StoredJob, read_jobs
 from tests.conftest import Bench
 from tests.images.test_fusion import PROTOCOL, declare, rankings
 from tests.images.toy import Toy
@@ -55,9 +55,10 @@ def measured(bench: Bench, *systems: str, more: str = "") -> dict[str, StoredJob
 
 
 def first_stage(job: StoredJob) -> dict[str, list[str]]:
-    assert job.first_stage_path is not None
+    path = job.file(FIRST_STAGE)
+    assert path is not None
     found: dict[str, list[str]] = {}
-    for line in gzip.decompress(job.first_stage_path.read_bytes()).decode().splitlines():
+    for line in gzip.decompress(path.read_bytes()).decode().splitlines():
         query_id, _, doc_id, *_ = line.split()
         found.setdefault(query_id, []).append(doc_id)
     return found

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from harness.driver.records import Envelope, Outcome
-from harness.errors import FileError
 from harness.results import attempts
 from tests.support import sample_records
 
@@ -107,12 +105,6 @@ def test_attempt_is_chosen_and_the_others_are_noted(name: str) -> None:
 def test_attempts_without_a_matching_key_are_chosen_by_time(keys: tuple[str, ...] | None) -> None:
     five, two = tried(0), tried(1, trials=2)
     assert attempts.choose([five, two], keys)[0] == (two,)
-
-
-def test_malformed_time_is_named() -> None:
-    broken = replace(tried(0), result=replace(tried(0).result, started_at="yesterday"))
-    with pytest.raises(FileError, match=r"/results/job: started_at 'yesterday' is not an ISO time; correct it"):
-        attempts.choose([broken, tried(1)])
 
 
 def test_jobs_measured_again_in_part_do_not_replace_a_whole_measurement() -> None:

@@ -28,9 +28,10 @@ def wrong(job: StoredJob) -> list[str]:
 
 
 def rewrite(job: StoredJob, *lines: Sequence[object]) -> None:
-    text = gzip.decompress(job.first_stage_path.read_bytes()).decode()
+    path = job.folder / reader.FIRST_STAGE
+    text = gzip.decompress(path.read_bytes()).decode()
     text += "".join(" ".join(map(str, line)) + "\n" for line in lines)
-    job.first_stage_path.write_bytes(gzip.compress(text.encode()))
+    path.write_bytes(gzip.compress(text.encode()))
 
 
 def test_a_sound_first_stage_has_every_hit_of_the_run(tmp_path: Path) -> None:

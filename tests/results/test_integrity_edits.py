@@ -19,6 +19,7 @@ from harness.report.verify import verify_results
 from harness.results import integrity, origins, reader, seals
 from harness.results import merge as merge_results
 from harness.results.store import Store
+from harness.results.suite_record import SuiteRecord
 from tests.support.results_folders import job, put, relist
 
 
@@ -183,7 +184,8 @@ def whole(results: Path) -> Path:
     """A suite with everything that a record of it names."""
     store = Store(results, "test-suite")
     with store.held():
-        store.keep_suite(["RR@10"], {"exact": {"planted": "greedy"}}, {"large": b'{"start_token": 3}\n'})
+        record = SuiteRecord(measures=("RR@10",), exact={"planted": "greedy"})
+        store.keep_suite(record, {"large": b'{"start_token": 3}\n'})
     (results / "test-suite" / ".lock").unlink()
     return results
 

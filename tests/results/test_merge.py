@@ -48,9 +48,9 @@ def merge(*texts: str, out: str = "out") -> tuple[origins.Origin, ...]:
 
 
 def test_measures_of_the_suites_come_along(two: tuple[Path, Path]) -> None:
-    for folder, measures in zip(two, (["P@1"], ["P@1", "AP"]), strict=True):
+    for folder, measures in zip(two, (("P@1",), ("P@1", "AP")), strict=True):
         (suite,) = folder.iterdir()
-        put(suite / suite_record.FILE, suite_record.text(measures).encode())
+        put(suite / suite_record.FILE, suite_record.SuiteRecord(measures=measures).text().encode())
         seal_files(suite)
     merge("ours", "theirs")
     assert suite_record.read_measures(Path("out")) == ("P@1", "AP")
@@ -64,7 +64,8 @@ def test_positions_of_the_suites_come_along(two: tuple[Path, Path]) -> None:
     path = suite_record.positions_path(suite, sha256)
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(content)
-    put(suite / suite_record.FILE, suite_record.text((), None, {dataset: sha256}).encode())
+    record = suite_record.SuiteRecord(measures=(), positions={dataset: sha256})
+    put(suite / suite_record.FILE, record.text().encode())
     seal_files(suite)
     merge(*map(str, two))
     merged = suite_record.read_positions_path(Path("out") / two[0].name / suite.name, dataset)

@@ -47,6 +47,7 @@ from harness.results.schema import (
     job_key,
 )
 from harness.results.store import Store
+from harness.results.suite_record import SuiteRecord
 from harness.untrusted import ForeignText, to_json
 from tests.support import sample_records
 from tests.support.job_fixtures import SEEN
@@ -430,9 +431,9 @@ def test_record_that_its_reader_would_refuse_is_not_stored(
 
 
 def test_suite_record_that_its_reader_would_refuse_is_not_stored(store: Store) -> None:
-    pairs = {"exact": {f"system{number}": "x" * 60 for number in range(60_000)}}
+    record = SuiteRecord(measures=("P@1",), exact={f"system{number}": "x" * 60 for number in range(60_000)})
     with store.held(), pytest.raises(StoreError, match=r"suite\.json: would have .* bytes; the limit is 4,194,304"):
-        store.keep_suite(["P@1"], pairs)
+        store.keep_suite(record, {})
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe"])
@@ -440,5 +441,5 @@ def test_odd_suite_record_is_replaced(tmp_path: Path, store: Store, kind: str) -
     with store.held():
         path = store.folder / suite_record.FILE
         path.symlink_to("/dev/zero") if kind == "link" else os.mkfifo(path)
-        store.keep_suite(["P@1"], {})
+        store.keep_suite(SuiteRecord(measures=("P@1",)), {})
     assert suite_record.read_measures(tmp_path) == ("P@1",) and not path.is_symlink()

@@ -14,6 +14,7 @@ from harness.driver.records import Envelope, Outcome
 from harness.results.reader import FIRST_STAGE
 from harness.results.schema import Cell, IndexFacts, Memory, SweepPoint, job_key
 from harness.results.store import Store
+from harness.results.suite_record import SuiteRecord
 from tests.support import sample_records
 
 MIB = 2**20
@@ -69,7 +70,8 @@ def put(
         judged = "".join(f"{query} 0 right 1\n" for query in queries)
         sample = json.dumps([{"query_id": query, "text": query} for query in queries])
         store.keep_inputs(judged.encode(), _QRELS, {_SAMPLE: sample})
-        store.keep_suite(measures, {"firstp": firstp, "exact": exact, "seeds": seeds})
+        record = SuiteRecord(measures=measures, firstp=dict(firstp), exact=dict(exact), seeds=dict(seeds))
+        store.keep_suite(record, {})
         for cell in cells:
             for job in range(cell.jobs):
                 _put(store, cell, job, suite, queries)

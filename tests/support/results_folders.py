@@ -12,7 +12,7 @@ from typing import Any
 from harness.driver.records import Outcome
 from harness.launch.base import LaunchRequest
 from harness.launch.fake import FakeLauncher
-from harness.results import integrity, seals
+from harness.results import seals
 from harness.results.reader import RESULT
 from harness.results.suite_record import FILE
 from tests.conftest import Bench, protocol, write_dataset
@@ -75,7 +75,7 @@ def seal_files(suite: Path) -> None:
     """List a suite's other files in its manifest as they are now."""
     listed = {path: seal for path, seal in (seals.read(suite) or {}).items() if not seals.names_file(path)}
     listed[FILE] = hashlib.sha256((suite / FILE).read_bytes()).hexdigest()
-    for path in (each for folder in integrity.INPUT_FOLDERS for each in sorted((suite / folder).glob("*"))):
+    for path in (each for folder in seals.INPUT_FOLDERS for each in sorted((suite / folder).glob("*"))):
         listed[path.relative_to(suite).as_posix()] = path.name.partition(".")[0]
     put(suite / seals.MANIFEST, seals.text(listed).encode())
 

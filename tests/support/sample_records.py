@@ -111,12 +111,10 @@ class FakeJob:
 
     @property
     def run_path(self) -> Path | None:
-        path = self.folder / "run.trec.gz"
-        return path if path.exists() else None
+        return self.file("run.trec.gz")
 
-    @property
-    def first_stage_path(self) -> Path | None:
-        path = self.folder / "first_stage.trec.gz"
+    def file(self, name: str) -> Path | None:
+        path = self.folder / name
         return path if path.exists() else None
 
     def qrels_path(self) -> Path:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import gzip
 import json
 import random
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,16 +21,19 @@ from harness.commands import quoted
 from harness.datasets.dataset import Dataset
 from harness.datasets.generate import wordpieces
 from harness.datasets.generate.passages import Passage, source_facts
-from harness.datasets.licence import Licence
+from harness.datasets.licence import DatasetFacts
+from harness.datasets.native import query_line
 from harness.datasets.passage_positions import POSITIONS, RelevantPosition
 from harness.driver.records import Query, Scalar, corpus_line
 from harness.errors import FileError, StoreError
+from harness.progress import Progress, silent
 from harness.untrusted import one_line, raw_text
 
 GENERATOR = "generator.json"
 CANDIDATES = "candidates.trec"
 _GZIP_LEVEL = 4  # half the size, at a third of level 9's time
 _BUFFER = 1 << 20
+_STEP = 100
 NO_LICENCE = "The source's folder names no licence, so this copy must not be passed on."
 
 
@@ -42,7 +45,7 @@ class Provenance:
     seed: int
     parameters: dict[str, Any]
     source: Dataset
-    licence: Licence
+    facts: DatasetFacts
 
 
 @dataclass
@@ -52,7 +55,7 @@ class Written:
     documents: int = 0
     tokens: int = 0
     queries: int = 0
-    notes: dict[str, int] = field(default_factory=dict)
+    notes: Counter[str] = field(default_factory=Counter)
 
 
 @contextmanager
@@ -66,26 +69,34 @@ def new_folder(out: Path) -> Iterator[Path]:
     if out.exists() or out.is_symlink():
         raise FileError(f"{out}: exists; remove it, or name another folder with --out")
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        staging = filesystem.staging_path(out)
-        try:
-            staging.mkdir()
-            yield staging
-            staging.rename(out)
-        finally:
-            filesystem.remove_tree(staging)
+        with filesystem.scratch_folder(out.parent, out.name) as scratch:
+            folder = scratch / out.name
+            folder.mkdir()
+            yield folder
+            folder.rename(out)
     except OSError as error:
         full = filesystem.reports_full_disk(error.strerror or "")
         kind, remedy = (StoreError, "make room") if full else (FileError, "choose another place")
         raise kind(f"{out}: cannot be written: {error.strerror}; {remedy}") from error
 
 
-class DatasetWriter:
-    """Writes corpus, queries and judgements of a dataset folder; the end of the block completes them."""
+def write_facts(folder: Path, language: str | None, licence: str, attribution: str | None) -> None:
+    """Write a folder's ``dataset.toml``; a missing fact has no line."""
+    facts = {"language": language, "licence": licence, "attribution": attribution}
+    lines = (f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in facts.items() if value)
+    (folder / "dataset.toml").write_text("".join(lines), encoding="utf-8")
 
-    def __init__(self, folder: Path) -> None:
+
+class DatasetWriter:
+    """Writes corpus, queries and judgements of a dataset folder; the end of the block completes them.
+
+    ``progress`` gets the number of documents written, and of all: ``total``, which a caller may set (0: unknown).
+    """
+
+    def __init__(self, folder: Path, progress: Progress = silent) -> None:
         self.written = Written()
-        self._folder = folder
+        self.total = 0
+        self._folder, self._progress = folder, progress
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -109,12 +120,12 @@ class DatasetWriter:
         self._corpus.write(corpus_line(doc_id, title, text, metadata))
         self.written.documents += 1
         self.written.tokens += tokens
+        if self.written.documents % _STEP == 0:
+            self._progress(self.written.documents, self.total)
 
     def add_query(self, query: Query) -> None:
         """Write a query."""
-        more = {"filter": dict(query.filter)} if query.filter else {}
-        line = json.dumps({"_id": query.query_id, "text": query.text, **more}, ensure_ascii=False)
-        self._queries.write(line.encode("utf-8", "replace") + b"\n")
+        self._queries.write(query_line(query, ensure_ascii=False).encode("utf-8", "replace"))
         self.written.queries += 1
 
     def add_judgement(self, query_id: str, doc_id: str, grade: int = 1) -> None:
@@ -125,8 +136,8 @@ class DatasetWriter:
 class CollectionWriter(DatasetWriter):
     """Writes a generated collection: a dataset folder with positions, candidates and the generator's record."""
 
-    def __init__(self, folder: Path, provenance: Provenance, relevant: str) -> None:
-        super().__init__(folder)
+    def __init__(self, folder: Path, provenance: Provenance, relevant: str, progress: Progress) -> None:
+        super().__init__(folder, progress)
         self._provenance, self._relevant = provenance, relevant
         self._candidates: dict[int | None, list[_Candidate]] = defaultdict(list)
 
@@ -194,11 +205,9 @@ class CollectionWriter(DatasetWriter):
             positions.unlink()
         record = json.dumps(self._record(), indent=1, ensure_ascii=False, default=raw_text) + "\n"
         (self._folder / GENERATOR).write_text(record, encoding="utf-8")
-        facts = {"language": made.source.language, "licence": one_line(made.licence.text or NO_LICENCE)}
-        facts |= {"attribution": one_line(named)} if (named := made.licence.attribution) else {}
-        lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in facts.items() if value]
-        (self._folder / "dataset.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
-        (self._folder / "README.md").write_text(self._readme(), encoding="utf-8")
+        licence, attribution = one_line(made.facts.licence or NO_LICENCE), one_line(made.facts.attribution or "")
+        write_facts(self._folder, made.source.language, licence, attribution)
+        (self._folder / "README.md").write_text(self._readme(licence, attribution), encoding="utf-8")
 
     def _record(self) -> dict[str, Any]:
         made, written = self._provenance, self.written
@@ -207,7 +216,7 @@ class CollectionWriter(DatasetWriter):
             "seed": made.seed,
             "parameters": made.parameters,
             "tokenizer": {"name": wordpieces.NAME, "vocabulary_sha256": wordpieces.VOCABULARY_SHA256},
-            "source": {**source_facts(made.source), "licence": made.licence.text},
+            "source": {**source_facts(made.source), "licence": made.facts.licence},
             "relevant_passage": self._relevant,
             "documents": written.documents,
             "queries": written.queries,
@@ -216,16 +225,14 @@ class CollectionWriter(DatasetWriter):
             "harness": harness.__version__,
         }
 
-    def _readme(self) -> str:
+    def _readme(self, licence: str, attribution: str) -> str:
         made, written = self._provenance, self.written
-        licence = one_line(made.licence.text or NO_LICENCE)
-        named = made.licence.attribution
-        attribution = f"**Attribution.** {one_line(named)}\n\n" if named else ""
+        attributed = f"**Attribution.** {attribution}\n\n" if attribution else ""
         return (
             f"# {made.source.name}, `{made.kind}`\n\n"
             f"{written.documents:,} documents, {written.queries:,} queries. Generated: the texts of documents are put "
             f"together from passages of `{made.source.name}`.\n\n"
-            f"**Licence.** {licence}\n\n{attribution}"
+            f"**Licence.** {licence}\n\n{attributed}"
             f"**Changes.** {quoted('generate', made.kind)} with seed {made.seed} and the parameters in `{GENERATOR}`. "
             f"Relevant: {self._relevant}.\n"
         )
@@ -263,5 +270,3 @@ def _draw(rng: random.Random, size: int, number: int, without: set[int]) -> list
 
 # A document, the query that it answers (if any), and the source documents judged relevant for that query.
 _Candidate = tuple[str, str | None, frozenset[str]]
-# Called with the numbers of documents written and of all.
-Step = Callable[[int, int], object]

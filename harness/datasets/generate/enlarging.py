@@ -10,19 +10,18 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from harness.datasets.generate.collection import CollectionWriter, Step
+from harness.datasets.generate.collection import CollectionWriter
 from harness.datasets.generate.passages import PassageSource, body
 from harness.datasets.generate.wordpieces import count_tokens
 from harness.errors import UsageError
 
-_STEP = 500
 _PREFIX = "distractor-"
 # For 10 million distractors: one draw in 30 is left out for another's bit.
 _KNOWN_BITS = 1 << 28
 _FEWEST = 2  # sentences of a distractor; one alone would repeat a document's
 
 
-def write_larger(writer: CollectionWriter, source: PassageSource, documents: int, max_tokens: int, step: Step) -> None:
+def write_larger(writer: CollectionWriter, source: PassageSource, documents: int, max_tokens: int) -> None:
     """Write the source's documents at random places among distractors, and its queries and judgements as they are.
 
     Args:
@@ -30,7 +29,6 @@ def write_larger(writer: CollectionWriter, source: PassageSource, documents: int
         source: a dataset as passages.
         documents: number of documents of the larger collection.
         max_tokens: most tokens of a distractor.
-        step: gets the number of documents written and of all.
 
     Raises:
         UsageError: the source does not suffice, or has distractors already.
@@ -40,11 +38,10 @@ def write_larger(writer: CollectionWriter, source: PassageSource, documents: int
         writer.add_query(query)
     for judgement in source.dataset.graded():
         writer.add_judgement(*judgement)
-    for written, (document, known) in enumerate(enlarged(source, documents, max_tokens), 1):
+    writer.total = documents
+    for document, known in enlarged(source, documents, max_tokens):
         tokens = count_tokens([body(document)])[0] if known is None else known
         writer.add_document(document["_id"], document["text"], tokens, document.get("title", ""))
-        if written % _STEP == 0:
-            step(written, documents)
 
 
 def enlarged(source: PassageSource, documents: int, max_tokens: int) -> Iterator[tuple[dict[str, Any], int | None]]:

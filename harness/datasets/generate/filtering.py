@@ -12,26 +12,24 @@ from collections import defaultdict
 from dataclasses import replace
 
 from harness.datasets.dataset import Dataset
-from harness.datasets.generate.collection import CollectionWriter, Step
+from harness.datasets.generate.collection import CollectionWriter
 from harness.errors import UsageError
 
 GROUPS = {"of_100": 100, "of_10": 10, "of_2": 2}
-_STEP = 2000
 
 
-def write_filtered(writer: CollectionWriter, dataset: Dataset, seed: int, step: Step) -> None:
+def write_filtered(writer: CollectionWriter, dataset: Dataset, seed: int) -> None:
     """Write the source's documents with fields, and its queries with filters.
 
     Args:
         writer: of the collection.
         dataset: the source; documents have no fields yet.
         seed: of the groups and of the documents whose groups are asked for.
-        step: gets the number of documents written and of all.
 
     Raises:
         UsageError: the source has filters, or too few documents for the smallest groups.
     """
-    size = dataset.corpus.size
+    writer.total = size = dataset.corpus.size
     if any(query.filter for query in dataset.queries):
         raise UsageError(f"{dataset.name}: its queries have filters already; name the dataset that it was made from")
     if size < max(GROUPS.values()):
@@ -39,11 +37,9 @@ def write_filtered(writer: CollectionWriter, dataset: Dataset, seed: int, step: 
     dealt = list(range(size))
     random.Random(f"groups:{seed}").shuffle(dealt)
     place_of = {}
-    for number, (document, place) in enumerate(zip(dataset.corpus, dealt, strict=True), 1):
+    for document, place in zip(dataset.corpus, dealt, strict=True):
         place_of[document["_id"]] = place
         writer.add_document(document["_id"], document["text"], 0, document["title"], _fields(place))
-        if number % _STEP == 0:
-            step(number, size)
     relevant: dict[str, list[str]] = defaultdict(list)
     judged: dict[str, list[tuple[str, int]]] = defaultdict(list)
     for query_id, doc_id, grade in dataset.graded():

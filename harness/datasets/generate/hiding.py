@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate, cycle, islice, product
 
-from harness.datasets.generate.collection import CollectionWriter, Step
+from harness.datasets.generate.collection import CollectionWriter
 from harness.datasets.generate.passages import Passage, PassageSource, sentence_spans
 from harness.datasets.generate.wordpieces import count_tokens, cut_at_token
 from harness.driver.records import Query
@@ -55,7 +55,7 @@ class Ladder:
             )
 
 
-def write_needles(writer: CollectionWriter, source: PassageSource, ladder: Ladder, step: Step) -> None:
+def write_needles(writer: CollectionWriter, source: PassageSource, ladder: Ladder) -> None:
     """Write documents that hide relevant sentences in one background.
 
     A source with fewer usable queries than the ladder takes gives each length an equal share.
@@ -75,10 +75,9 @@ def write_needles(writer: CollectionWriter, source: PassageSource, ladder: Ladde
         asked = found[number * share : (number + 1) * share]
         hidden: list[_Hidden] = [*asked, *islice(others, ladder.documents - share)]
         _write_length(writer, background, hidden, length, f"needle:{source.seed}")
-        step((number + 1) * ladder.documents, ladder.documents_in_all)
 
 
-def write_pass_keys(writer: CollectionWriter, source: PassageSource, ladder: Ladder, step: Step) -> None:
+def write_pass_keys(writer: CollectionWriter, source: PassageSource, ladder: Ladder) -> None:
     """Write documents that hide the pass key of a person in repeated sentences; all names and keys differ.
 
     Raises:
@@ -108,7 +107,6 @@ def write_pass_keys(writer: CollectionWriter, source: PassageSource, ladder: Lad
             passage = Passage(texts[person], counts[person])
             hidden.append((query if place < ladder.queries else None, passage))
         _write_length(writer, background, hidden, length, f"passkey:{source.seed}")
-        step((number + 1) * ladder.documents, ladder.documents_in_all)
 
 
 # A sentence and its number of tokens.

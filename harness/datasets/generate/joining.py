@@ -10,12 +10,11 @@ from itertools import groupby
 from typing import Any
 
 from harness.datasets.dataset import Dataset
-from harness.datasets.generate.collection import CollectionWriter, Step
+from harness.datasets.generate.collection import CollectionWriter
 from harness.datasets.generate.wordpieces import count_tokens
 from harness.datasets.passage_positions import RelevantPosition
 from harness.errors import UsageError
 
-_STEP = 500
 _LOST = "judgements of documents that the corpus lacks or that are empty"
 
 
@@ -36,7 +35,7 @@ class _Joined:
         self.tokens += tokens
 
 
-def write_joined(writer: CollectionWriter, dataset: Dataset, step: Step) -> None:
+def write_joined(writer: CollectionWriter, dataset: Dataset) -> None:
     """Write the joined documents, the judged queries, and their judgements and positions.
 
     Raises:
@@ -57,8 +56,6 @@ def write_joined(writer: CollectionWriter, dataset: Dataset, step: Step) -> None
         first = documents[0]["_id"]
         writer.add_document(first, joined.text, joined.tokens, title[0])
         found += _write_judgements(writer, first, joined, judged)
-        if (read + len(documents)) // _STEP > read // _STEP:
-            step(read, dataset.corpus.size)
         read += len(documents)
     if writer.written.documents == read:
         raise UsageError(f"{dataset.name}: no two neighbouring documents share a title; name a dataset of parts")

@@ -16,7 +16,6 @@ from harness.datasets.generate.collection import (
     GENERATOR,
     CollectionWriter,
     Provenance,
-    Step,
     Written,
     new_folder,
 )
@@ -27,8 +26,9 @@ from harness.datasets.generate.joining import write_joined
 from harness.datasets.generate.passages import CUTS, RULE, PassageCut, PassageSource
 from harness.datasets.generate.placing import Placing, write_placed
 from harness.datasets.generate.shuffling import Places, Shuffling, known_places, write_shuffled
-from harness.datasets.licence import Licence
+from harness.datasets.licence import DatasetFacts
 from harness.errors import UsageError
+from harness.progress import Progress, silent
 
 __all__ = ["CANDIDATES", "CUTS", "GENERATOR", "KINDS", "Generated", "generate"]
 
@@ -60,10 +60,10 @@ _RELEVANT = {
 
 @dataclass(frozen=True)
 class Generated:
-    """Folders of a generated collection with their counts, and the licence of its source."""
+    """Folders of a generated collection with their counts, and the facts of its source."""
 
     folders: dict[Path, Written]
-    licence: Licence
+    facts: DatasetFacts
 
 
 def generate(
@@ -73,7 +73,7 @@ def generate(
     cache: Path,
     seed: int = 0,
     given: Mapping[str, Any] | None = None,
-    step: Step = lambda _done, _total: None,
+    progress: Progress = silent,
 ) -> Generated:
     """Write a collection of a kind from a dataset into a new folder; the same arguments write the same bytes.
 
@@ -84,7 +84,7 @@ def generate(
         cache: holds prepared corpora.
         seed: of all that is drawn.
         given: parameters by their names in ``KINDS``; the others keep their defaults.
-        step: gets the number of documents written and of all.
+        progress: gets the numbers of documents written and of all (0: unknown).
 
     Raises:
         UsageError: a parameter does not fit the kind, the other parameters or the source; or the source is wrong.
@@ -98,10 +98,10 @@ def generate(
         if kind == "shuffled":
             source_folder = datasets.folder_of(location)
             places = None if source_folder is None else known_places(source_folder)
-            folders = _write_copies(provenance, folder, places, step)
+            folders = _write_copies(provenance, folder, places, progress)
         else:
-            folders = {folder: _write_one(provenance, folder, step)}
-    return Generated({out / copy.relative_to(folder): written for copy, written in folders.items()}, provenance.licence)
+            folders = {folder: _write_one(provenance, folder, progress)}
+    return Generated({out / copy.relative_to(folder): written for copy, written in folders.items()}, provenance.facts)
 
 
 def _parameters(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -126,30 +126,34 @@ def _passage_cut(parameters: Mapping[str, Any]) -> PassageCut:
     return PassageCut(parameters.get("passages", CUTS[1]), *parameters.get("passage_tokens", (1, math.inf)))
 
 
-def _write_one(provenance: Provenance, folder: Path, step: Step) -> Written:
+def _write_one(provenance: Provenance, folder: Path, progress: Progress) -> Written:
     parameters, kind = provenance.parameters, provenance.kind
     source = PassageSource(provenance.source, _passage_cut(parameters), provenance.seed, hold_out=kind != "larger")
     relevant = RULE if source.cut.how != CUTS[0] else "the document judged relevant, one at random of several"
-    with CollectionWriter(folder, provenance, _RELEVANT.get(kind, relevant)) as writer:
+    with CollectionWriter(folder, provenance, _RELEVANT.get(kind, relevant), progress) as writer:
         if kind == "joined":
-            write_joined(writer, provenance.source, step)
+            write_joined(writer, provenance.source)
         elif kind == "filtered":
-            write_filtered(writer, provenance.source, provenance.seed, step)
+            write_filtered(writer, provenance.source, provenance.seed)
         elif kind == "larger":
-            write_larger(writer, source, parameters["documents"], parameters["max_tokens"], step)
+            write_larger(writer, source, parameters["documents"], parameters["max_tokens"])
         elif kind in ("needle", "passkey"):
             ladder = Ladder(parameters["lengths"], parameters["queries"], parameters["documents"])
-            (write_needles if kind == "needle" else write_pass_keys)(writer, source, ladder, step)
+            writer.total = ladder.documents_in_all
+            (write_needles if kind == "needle" else write_pass_keys)(writer, source, ladder)
         else:
             geometry = {name: parameters[name] for name in parameters if name in Placing.__annotations__}
-            write_placed(writer, source, Placing(kind, **geometry), parameters["queries"], step)
+            write_placed(writer, source, Placing(kind, **geometry), parameters["queries"])
         if "candidates" in parameters:
-            writer.written.notes |= {} if kind == "passkey" else source.left_out
+            if kind != "passkey":
+                writer.written.notes.update(source.left_out)
             writer.write_candidates(parameters["candidates"], provenance.seed)
     return writer.written
 
 
-def _write_copies(provenance: Provenance, folder: Path, places: Places | None, step: Step) -> dict[Path, Written]:
+def _write_copies(
+    provenance: Provenance, folder: Path, places: Places | None, progress: Progress
+) -> dict[Path, Written]:
     parameters = provenance.parameters
     shuffling = Shuffling(parameters["segments"], parameters["max_tokens"], parameters["train_share"])
     relevant = f"as in the source; positions{': ' + RULE if places is None else ' are its own'}"
@@ -157,8 +161,8 @@ def _write_copies(provenance: Provenance, folder: Path, places: Places | None, s
     for name, queries in shuffling.split(provenance.source, provenance.seed).items():
         copy = folder / name
         copy.mkdir()
-        with CollectionWriter(copy, provenance, relevant) as writer:
+        with CollectionWriter(copy, provenance, relevant, progress) as writer:
             cut, seed = _passage_cut(parameters), f"{provenance.seed}:{name}"
-            write_shuffled(writer, provenance.source, queries, shuffling, places, cut, seed, step)
+            write_shuffled(writer, provenance.source, queries, shuffling, places, cut, seed)
         written[copy] = writer.written
     return written

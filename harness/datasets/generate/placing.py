@@ -11,12 +11,9 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import accumulate
 
-from harness.datasets.generate.collection import CollectionWriter, Step
+from harness.datasets.generate.collection import CollectionWriter
 from harness.datasets.generate.passages import Fillers, Passage, PassageSource
 from harness.errors import UsageError
-
-_STEP = 500
-
 
 # Fillers of a document by number, the place of the relevant passage among them, its depth, and the target length.
 _Layout = tuple[list[int], int, float | None, int | None]
@@ -89,21 +86,19 @@ def _place_at(depth: float, tokens: list[int]) -> int:
     return min(range(len(borders)), key=lambda place: abs(borders[place] - depth * borders[-1]))
 
 
-def write_placed(writer: CollectionWriter, source: PassageSource, placing: Placing, queries: int, step: Step) -> None:
+def write_placed(writer: CollectionWriter, source: PassageSource, placing: Placing, queries: int) -> None:
     """Write one document for each of at most ``queries`` queries.
 
     Raises:
         UsageError: the source has no usable query, or too little text.
     """
     placing.check(source)
-    number = 0
-    for number, (query, passage) in enumerate(source.relevant_passages(queries), 1):
+    writer.total = queries
+    for number, (query, passage) in enumerate(source.relevant_passages(queries)):
         rng = random.Random(f"{placing.kind}:{source.seed}:{query.query_id}")
-        drawn, place, depth, target = placing.layout(number - 1, passage, source.fillers, rng)
-        writer.add_around(f"d{number}", query, passage, source.fillers.pick(drawn), place, depth, target)
-        if number % _STEP == 0:
-            step(number, queries)
-    if not number:
+        drawn, place, depth, target = placing.layout(number, passage, source.fillers, rng)
+        writer.add_around(f"d{number + 1}", query, passage, source.fillers.pick(drawn), place, depth, target)
+    if not writer.written.documents:
         raise UsageError(
             f"{source.dataset.name}: no query has a usable relevant passage ({_reasons(source)}); try other "
             "--passage-tokens or --passages"

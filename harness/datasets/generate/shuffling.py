@@ -15,16 +15,15 @@ from itertools import pairwise
 from pathlib import Path
 
 from harness.datasets.dataset import Dataset
-from harness.datasets.generate.collection import CollectionWriter, Step
+from harness.datasets.generate.collection import CollectionWriter
 from harness.datasets.generate.passages import PassageCut, best_overlap
 from harness.datasets.generate.wordpieces import count_tokens, cut_at_word
-from harness.datasets.passage_positions import RelevantPosition, has_positions, read_positions
+from harness.datasets.passage_positions import RelevantPosition, find_positions, read_positions
 from harness.driver.records import Query
 from harness.errors import FileError, UsageError
 
 COPIES = ("train", "test")
 _WORD = re.compile(r"\S+")
-_STEP = 500
 
 # A query, and the characters of a text that are relevant for it.
 _Place = tuple[str, int, int]
@@ -57,10 +56,11 @@ class Shuffling:
 
 def known_places(folder: Path) -> Places | None:
     """Return the places of relevant passages by document, from a folder's positions; ``None``: it has none."""
-    if not has_positions(folder):
+    path = find_positions(folder)
+    if path is None:
         return None
     places: dict[str, list[_Place]] = {}
-    for position in read_positions(folder):
+    for position in read_positions(path):
         places.setdefault(position.doc, []).append((position.query, position.start_char, position.end_char))
     return places
 
@@ -73,7 +73,6 @@ def write_shuffled(
     places: Places | None,
     cut: PassageCut,
     seed: str,
-    step: Step,
 ) -> None:
     """Write a shuffled copy of all documents, with these queries and their judgements.
 
@@ -90,7 +89,8 @@ def write_shuffled(
             writer.add_judgement(query_id, doc_id, grade)
             if grade > 0:
                 relevant.setdefault(doc_id, []).append(query_id)
-    for number, document in enumerate(dataset.corpus, 1):
+    writer.total = dataset.corpus.size
+    for document in dataset.corpus:
         doc_id, whole = document["_id"], document["text"]
         text = cut_at_word(whole, shuffling.max_tokens)
         segments = _segments(text, shuffling.segments, random.Random(f"shuffled:{seed}:{doc_id}"))
@@ -106,10 +106,7 @@ def write_shuffled(
         for position in positions:
             writer.add_position(position)
         lost = len({place[0] for place in mine} - {position.query for position in positions})
-        reason = f"relevant passages beyond {shuffling.max_tokens:,} tokens"
-        writer.written.notes[reason] = writer.written.notes.get(reason, 0) + lost
-        if number % _STEP == 0:
-            step(number, dataset.corpus.size)
+        writer.written.notes[f"relevant passages beyond {shuffling.max_tokens:,} tokens"] += lost
 
 
 def _segments(text: str, numbers: tuple[int, int], rng: random.Random) -> list[tuple[int, int]]:
