@@ -21,11 +21,11 @@ from harness.report.document import (
     GridColumn,
     ReportDocument,
     Section,
-    Value,
     at_most,
     grid_of,
     lines_of_records,
     number,
+    with_ends,
 )
 from harness.report.figures import Figure
 
@@ -61,7 +61,7 @@ class WrittenCondition:
 
 def is_measure(name: str) -> bool:
     """Return whether a figure's name is a measure, which rows have only if they are asked for it."""
-    if any(name in names_of(figure) for block in row_figures.FIXED.values() for figure in block):
+    if any(name in names_of(figure) for figure in row_figures.every_fixed()):
         return False
     try:
         measure_names.check([name])
@@ -134,7 +134,7 @@ def _condition(each: WrittenCondition, table: Table) -> ChangeLimit:
         each.change / (100 if relative else scale),
         relative,
         each.more,
-        lambda row: _numeric(figure.value(row)),
+        figure.number,
         figure.varies,
         by_query,
         _WITH_DRIVER.get(figure.alias),
@@ -146,10 +146,6 @@ _WITH_DRIVER: Mapping[str, Callable[[Row], float | None]] = {
     "cpu": lambda row: row.cpu.per_query_s.map(lambda seconds: seconds * 1e3).value,
     "instructions": lambda row: row.cpu.instructions.value,
 }
-
-
-def _numeric(value: Value) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
 
 
 def gate_document(checked: Sequence[Checked], code: int, notes: Sequence[str] = ()) -> ReportDocument:
@@ -263,9 +259,7 @@ def _content(item: Checked) -> dict[str, Any]:
         "unit": condition.unit,
         "a": item.a,
         "b": item.b,
-        "change": found.value,
-        "change_low": found.low,
-        "change_high": found.high,
+        **with_ends("change", found),
         "limit": condition.change * scale,
         "relative": condition.relative,
         "fails_if": "more" if condition.more else "less",

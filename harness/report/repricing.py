@@ -22,7 +22,7 @@ from harness.analysis.reprice import (
 from harness.analysis.table import Price, Row
 from harness.errors import counted
 from harness.report import hardware
-from harness.report.columns import optional
+from harness.report.columns import reader
 from harness.report.document import (
     MISSING,
     MOST_LINES,
@@ -302,9 +302,9 @@ def _csv_prices(way: str, date: str) -> list[tuple[str, Callable[[RowChange], Va
     priced: Callable[[RowChange], PricedRow] = attrgetter(way)
     return [
         (f"{way}_price_date", lambda _: date),
-        (f"{way}_instance_type", optional(f"{way}.price", "instance_type")),
-        (f"{way}_price_usd_per_hour", optional(f"{way}.price", "usd_per_hour")),
-        (f"{way}_substitutes", optional(f"{way}.price", "substitutes")),
+        (f"{way}_instance_type", reader(f"{way}.price.instance_type")),
+        (f"{way}_price_usd_per_hour", reader(f"{way}.price.usd_per_hour")),
+        (f"{way}_substitutes", reader(f"{way}.price.substitutes")),
         (f"{way}_usd_per_million_queries", attrgetter(f"{way}.cost.value")),
         (f"{way}_usd_per_million_queries_low", attrgetter(f"{way}.cost.low")),
         (f"{way}_usd_per_million_queries_high", attrgetter(f"{way}.cost.high")),
