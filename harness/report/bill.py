@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -19,15 +18,14 @@ from harness.pricing import bill
 from harness.pricing.bill import Traffic
 from harness.report.document import (
     MISSING,
-    MOST_LINES,
     Escape,
     Grid,
     GridColumn,
     ReportDocument,
     Section,
     Value,
-    at_most,
     bounded,
+    few_lines,
     grid_of,
     joined_by_and,
     left_out_records,
@@ -91,7 +89,7 @@ def answer(
     prices += f", serverless {listed[0]}" if prices and listed else ""
     for place, group in enumerate(groups):
         title = ", ".join(filter(None, (group_name(group, groups), _words(traffic), "" if place else prices)))
-        grid = narrowed(functools.partial(_grid, group, escape), _DROPPED, width)
+        grid = narrowed(_grid(group, escape), _DROPPED, width)
         notes: tuple[str, ...] = ()
         if group is groups[-1]:
             rows = [one.row for each in groups for one in each.bills]
@@ -105,7 +103,7 @@ def answer(
             pointer += "".join(
                 f"   {name}: {text}" for name, text in (("quality", quality), ("by hand", by_hand)) if text
             )
-            notes = (*at_most(lines, MOST_LINES - 1), pointer)
+            notes = few_lines(lines, pointer)
         after = (_sentence(group, escape), *_without_machines(group, groups, escape))
         yield Section(lead=(escape(title),), grids=(grid,) if group.bills else (), after=after, notes=notes)
 
@@ -181,7 +179,7 @@ def _busy(one: SystemBill) -> str:
     return f"{number(percent) if percent >= 0.01 or not percent else _LESS} %"
 
 
-def _grid(group: BillGroup, escape: Escape, without: Sequence[str] = ()) -> Grid:
+def _grid(group: BillGroup, escape: Escape) -> Grid:
     best = {id(one) for one in group.cheapest}
     alone = len(best) == 1
     columns: list[GridColumn[SystemBill] | None] = [
@@ -197,8 +195,7 @@ def _grid(group: BillGroup, escape: Escape, without: Sequence[str] = ()) -> Grid
         (COST_HEADER, True, lambda one: number(one.bill.usd_per_million.value)),
         ("", False, lambda one: ", ".join(filter(None, _states(one, id(one) in best, alone=alone)))),
     ]
-    kept = [column for column in columns if column is not None and column[0] not in without]
-    return grid_of(group.bills, kept, tones=[tone(one.row, good=id(one) in best) for one in group.bills])
+    return grid_of(group.bills, columns, tones=[tone(one.row, good=id(one) in best) for one in group.bills])
 
 
 def _tokens(bills: Sequence[SystemBill]) -> GridColumn[SystemBill] | None:

@@ -21,17 +21,16 @@ from harness.estimate import Estimate
 from harness.report.document import (
     MIB,
     MISSING,
-    MOST_LINES,
     Escape,
     GridColumn,
     ReportDocument,
     Section,
     Value,
-    at_most,
     bounded,
     column_of,
     cut,
     digits,
+    few_lines,
     grid_of,
     number,
 )
@@ -99,8 +98,9 @@ def _answer(pairs: Sequence[Comparison], notes: Sequence[str], escape: Escape) -
         own = (*_answers(pair), *_resources(pair)) if pair.of_one_system else ()
         lines = (*own, *_uncorrected(pair, count), *_costs(pair), *_break_even(pair))
         more = f"{together(count, stored=bool(rows))}   {more}" if count > 1 else more
-        warnings = at_most((*map(escape, lines), *doubts(rows, escape), *map(escape, others)), MOST_LINES - 2)
-        yield Section(lead=(f"A: {a}; B: {b}",), grids=(grid,), notes=(summary(pair, count, escape), *warnings, more))
+        warnings = (*map(escape, lines), *doubts(rows, escape), *map(escape, others))
+        notes = few_lines((summary(pair, count, escape), *warnings), more)
+        yield Section(lead=(f"A: {a}; B: {b}",), grids=(grid,), notes=notes)
         return
     measures: list[GridColumn[Comparison]] = [
         ("A", False, lambda pair: escape(pair.a.name)),
@@ -114,7 +114,7 @@ def _answer(pairs: Sequence[Comparison], notes: Sequence[str], escape: Escape) -
     yield Section(
         lead=(f"{len(pairs)} pairs, by {escape(by)}",),
         grids=(grid,),
-        notes=(*map(escape, at_most(notes, MOST_LINES - 2)), scope, more),
+        notes=few_lines(map(escape, notes), scope, more),
     )
 
 

@@ -176,12 +176,17 @@ def joined_by_and(names: Sequence[str]) -> str:
     return " and ".join((*([", ".join(names[:-1])] if names[1:] else []), *names[-1:]))
 
 
-def at_most(lines: Sequence[str], most: int, rest: str = "--wide") -> Sequence[str]:
-    """Return lines, of more than ``most`` the first, the number of the others and where the ``rest`` is."""
-    if len(lines) <= most:
-        return lines
-    kept = max(0, most - 1)
-    return (*lines[:kept], f"{len(lines) - kept} more notes: {rest}")
+# The most lines of notes that people see first, with the one that names the others.
+MOST_LINES = 5
+
+
+def few_lines(lines: Iterable[str], *last: str, most: int = MOST_LINES, rest: str = "--wide") -> tuple[str, ...]:
+    """Return at most so many lines, which end with the ``last`` ones; another line counts the ``rest``."""
+    known, room = list(lines), most - len(last)
+    if len(known) > room:
+        kept = max(0, room - 1)
+        known[kept:] = [f"{len(known) - kept} more notes: {rest}"]
+    return (*known, *last)
 
 
 def cut(text: str, longest: int = 60) -> str:
@@ -189,8 +194,6 @@ def cut(text: str, longest: int = 60) -> str:
     return text if len(text) <= longest else f"{text[: longest - 4]} ..."
 
 
-# The most lines of notes that people see first, with the one that names the others.
-MOST_LINES = 5
 _MARK = re.compile(r" \[\d+\]")
 
 

@@ -21,7 +21,7 @@ from harness.report.document import (
     GridColumn,
     ReportDocument,
     Section,
-    at_most,
+    few_lines,
     grid_of,
     lines_of_records,
     number,
@@ -168,7 +168,7 @@ def gate_document(checked: Sequence[Checked], code: int, notes: Sequence[str] = 
             "notes": list(notes),
             "checked": records,
         },
-        answer=lambda escape: (_section(ranked, code, at_most([*map(escape, notes)], _MOST_NOTES), escape),),
+        answer=lambda escape: (_section(ranked, code, few_lines(map(escape, notes), most=_MOST_NOTES), escape),),
         plain=True,
     )
 

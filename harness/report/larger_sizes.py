@@ -26,14 +26,13 @@ from harness.errors import UsageError
 from harness.estimate import CONFIDENCE
 from harness.report.document import (
     MISSING,
-    MOST_LINES,
     Escape,
     GridColumn,
     ReportDocument,
     Section,
     Value,
-    at_most,
     bounded,
+    few_lines,
     grid_of,
     lines_of_records,
     number,
@@ -165,7 +164,7 @@ def _answer(report: SizeReport, escape: Escape) -> Iterator[Section]:
         yield Section(
             lead=(escape(lead),),
             grids=(grid_of(sorted(of.systems, key=_by_cost), columns),),
-            notes=tuple(at_most(notes, MOST_LINES)),
+            notes=few_lines(notes),
         )
 
 

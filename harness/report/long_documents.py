@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -17,16 +16,16 @@ from harness.errors import counted, listed
 from harness.estimate import Estimate, best_of
 from harness.report.document import (
     MISSING,
-    MOST_LINES,
     Escape,
     Grid,
     GridColumn,
     ReportDocument,
     Section,
     Value,
-    at_most,
     cut,
     digits,
+    few_lines,
+    grid_of,
     joined_by_and,
     lines_of_records,
     number,
@@ -79,9 +78,7 @@ def answer(made: LongDocuments, escape: Escape, width: int | None) -> Section:
 
     ``width``: of the terminal; columns that decide least are left out until the grids fit.
     """
-    grids = tuple(
-        narrowed(functools.partial(_grid, group, made.measure, escape), _DROPPED, width) for group in made.groups
-    )
+    grids = tuple(narrowed(_grid(group, made.measure, escape), _DROPPED, width) for group in made.groups)
     sentences = [_sentence(group, made.measure, escape) for group in made.groups]
     if len(sentences) > 2:
         sentences = [_counted(made)]
@@ -96,7 +93,7 @@ def answer(made: LongDocuments, escape: Escape, width: int | None) -> Section:
         else _nothing(made, escape)
     )
     pointer = "all columns, methods: --wide   picture: --format png -o DIR"
-    return Section(lead=(lead,), grids=grids, after=tuple(sentences), notes=(*at_most(notes, MOST_LINES - 1), pointer))
+    return Section(lead=(lead,), grids=grids, after=tuple(sentences), notes=few_lines(notes, pointer))
 
 
 def _counted(made: LongDocuments) -> str:
@@ -137,7 +134,7 @@ def _name(group: LongGroup, groups: Sequence[LongGroup]) -> str:
     return ", ".join(parts)
 
 
-def _grid(group: LongGroup, measure: str, escape: Escape, without: Sequence[str] = ()) -> Grid:
+def _grid(group: LongGroup, measure: str, escape: Escape) -> Grid:
     """Return each FirstP followed by its systems in order of gain; a system that is not compared says why."""
     columns: list[GridColumn[ReadingOn]] = [
         ("system", False, lambda each: system_name(each.row, escape)),
@@ -147,21 +144,20 @@ def _grid(group: LongGroup, measure: str, escape: Escape, without: Sequence[str]
         *(_ratio_column(axis.name) for axis in RATIOS),
         ("", False, _remark),
     ]
-    kept = [column for column in columns if column[0] not in without]
-    headers = [header for header, _, _ in kept]
+    headers = [header for header, _, _ in columns]
     ranked = sorted(group.systems, key=_by_gain)
     lines: list[tuple[tuple[str, ...], str]] = []
     for first in sorted(group.firsts, key=lambda row: min(_by_gain(each) for each in ranked if each.first is row)):
         lines.append((_first_line(first, measure, headers, escape), ""))
         own = [each for each in ranked if each.first is first and each.reason is None]
         lines += [
-            (tuple(cell(each) for _, _, cell in kept), tone(each.row, good="front" in _remark(each))) for each in own
+            (tuple(cell(each) for _, _, cell in columns), tone(each.row, good="front" in _remark(each))) for each in own
         ]
     empty = [""] * (len(headers) - 2)
     lines += [
         ((system_name(each.row, escape), escape(_why(each)), *empty), BAD) for each in ranked if each.reason is not None
     ]
-    numeric = tuple(right for _, right, _ in kept)
+    numeric = tuple(right for _, right, _ in columns)
     cells, tones = zip(*lines, strict=True)
     return Grid(escape(_caption(group)), tuple(headers), numeric, cells, tones=tones)
 
@@ -272,21 +268,16 @@ def _sections(made: LongDocuments, escape: Escape) -> Iterator[Section]:
 
 
 def _mean_gains(means: Sequence[MeanGain], escape: Escape) -> Section:
-    cells = tuple(
-        (
-            escape(mean.system),
-            escape(mean.scenario),
-            escape(mean.profile),
-            str(len(mean.datasets)),
-            f"{mean.percent:+.1f}",
-        )
-        for mean in means
-    )
-    headers = ("system", "scenario", "hardware profile", "datasets", "mean gain %")
-    grid = Grid("", headers, (False, False, False, True, True), cells)
+    columns: list[GridColumn[MeanGain]] = [
+        ("system", False, lambda mean: escape(mean.system)),
+        ("scenario", False, lambda mean: escape(mean.scenario)),
+        ("hardware profile", False, lambda mean: escape(mean.profile)),
+        ("datasets", True, lambda mean: str(len(mean.datasets))),
+        ("mean gain %", True, lambda mean: f"{mean.percent:+.1f}"),
+    ]
     return Section(
         title="Mean gain over datasets",
-        grids=(grid,),
+        grids=(grid_of(means, columns),),
         notes=("Each dataset counts once. Compare only systems of the same datasets; the mean has no test.",),
     )
 

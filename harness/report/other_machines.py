@@ -16,14 +16,13 @@ from harness.report import row_figures
 from harness.report.columns import Kind
 from harness.report.document import (
     MISSING,
-    MOST_LINES,
     Escape,
     GridColumn,
     ReportDocument,
     Section,
     Value,
-    at_most,
     bounded,
+    few_lines,
     grid_of,
     joined_by_and,
     lines_of_records,
@@ -199,7 +198,7 @@ def _answer(pooled: PooledResults, escape: Escape) -> Iterator[Section]:
         yield Section(
             lead=(escape(f"{group.dataset} {group.scenario} {group.profile}, on another machine (95 %)"),),
             grids=(grid_of(group.cells, columns),),
-            notes=tuple(at_most(notes, MOST_LINES)) if group is pooled.groups[-1] else (),
+            notes=few_lines(notes) if group is pooled.groups[-1] else (),
         )
 
 

@@ -28,8 +28,8 @@ from harness.report.document import (
     Escape,
     Grid,
     Section,
-    at_most,
     digits,
+    few_lines,
     joined_by_and,
     left_out_records,
     number,
@@ -119,12 +119,12 @@ def summary_section(
     sentence_lines = (*answers(table, compare, first, escape, view.currency), *reranking(table, first, escape))
     sentence_lines += () if view.currency is USD else tuple(map(escape, notes.of_carbon(rows)))
     built = build_doubts(rows, escape) if BUILD in view.columns else []
-    room = MOST_LINES - len(pointers) - len(sentence_lines)
     # Notes that begin with a measure say why it is missing.
     told = (*(f"{name}: " for name in table.measures), *notes.FOREMOST)
     first_lines = map(escape, (*left_out_records(table), *(note for note in table.notes if note.startswith(told))))
-    lines = (*at_most([*first_lines, *built, *doubts(rows, escape, shown)], room, view.rest), *pointers)
-    return Section(lead=(lead,), grids=grids, after=sentence_lines, notes=lines)
+    lines = (*first_lines, *built, *doubts(rows, escape, shown))
+    few = few_lines(lines, *pointers, most=MOST_LINES - len(sentence_lines), rest=view.rest)
+    return Section(lead=(lead,), grids=grids, after=sentence_lines, notes=few)
 
 
 def paper_section(table: Table, escape: Escape, fitting: Callable[[Grid], bool]) -> Section:
@@ -139,8 +139,8 @@ def paper_section(table: Table, escape: Escape, fitting: Callable[[Grid], bool])
     rows = _sorted(table, table.measures, view)
     heading, (grid,), shown = _grid(rows, columns, escape, fitting, view.currency)
     caption = ", ".join(part for part in (*heading, *_common(rows, table, escape, view.currency)) if part)
-    lines = at_most([*map(escape, left_out_records(table)), *doubts(rows, escape, shown)], MOST_LINES - 1, view.rest)
-    return Section(grids=(replace(grid, caption=caption),), notes=(escape(_PAPER), *lines))
+    lines = (escape(_PAPER), *map(escape, left_out_records(table)), *doubts(rows, escape, shown))
+    return Section(grids=(replace(grid, caption=caption),), notes=few_lines(lines, rest=view.rest))
 
 
 def _pointers(columns: Sequence[Figure], shown: Sequence[Figure], view: SummaryView) -> tuple[str, ...]:

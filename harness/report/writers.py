@@ -10,7 +10,7 @@ import functools
 import io
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -243,18 +243,18 @@ def _folded(grid: Grid) -> Table:
     return table
 
 
-def narrowed(make: Callable[[Sequence[str]], Grid], dropped: Sequence[str], width: int | None) -> Grid:
+def narrowed(grid: Grid, dropped: Sequence[str], width: int | None) -> Grid:
     """Return the grid with as many columns as fit the terminal.
 
     Args:
-        make: makes the grid without the columns of these headers.
-        dropped: headers, the least needed first.
+        grid: all columns.
+        dropped: how headers begin of columns that may be left out, the least needed first.
         width: of the terminal; ``None``: there is no limit.
     """
-    for count in range(len(dropped) + 1):
-        grid = make(dropped[:count])
+    for header in dropped:
         if fits(grid, width):
             break
+        grid = grid.select([place for place, each in enumerate(grid.headers) if not each.startswith(header)])
     return grid
 
 
