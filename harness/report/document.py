@@ -59,6 +59,12 @@ class Grid:
         return Grid(self.caption, headers, numeric, cells, self.keys, self.tones)
 
 
+def message_at(cells: Sequence[str]) -> int | None:
+    """Return the column of a row's message: its last text, if at least two empty cells are behind it."""
+    place = max((number for number, cell in enumerate(cells) if cell), default=0)
+    return place if len(cells) - place > 2 else None
+
+
 @dataclass(frozen=True)
 class Section:
     """Title, paragraphs, grids, further paragraphs, and a list of footnotes and notes.
