@@ -294,10 +294,11 @@ def show_pictures(pictures: Iterable[Picture], missing: Iterable[str], destinati
     """Draw pictures, and print a line on stderr for each missing one, and the paths; exit code 1 without any."""
     from harness.report.plots import style
 
+    folder = destination.folder
     for reason in missing:
         say(one_line(reason), err=True)
     any_picture = False
-    for path in style.save_each(pictures, destination.folder, destination.form):
+    for path in style.save_each(pictures, folder, destination.form):
         any_picture = True
         say(one_line(str(path)))
     if not any_picture:

@@ -50,12 +50,7 @@ MOST_APART = 6
 LEAST_SHOWN = 0.0001
 # Counts; all other measures are at most 1 and shown in points, hundredths.
 _COUNTS = frozenset({"NumQ", "NumRel", "NumRelRet", "NumRet", "alpha_DCG"})
-_UNSHOWN = (
-    ComparisonVerdict.NONE,
-    ComparisonVerdict.TOO_FEW,
-    ComparisonVerdict.UNREPEATED,
-    ComparisonVerdict.UNCORRECTED,
-)
+_UNSHOWN = (ComparisonVerdict.NONE, ComparisonVerdict.UNREPEATED, ComparisonVerdict.UNCORRECTED)
 
 METHOD = (
     "B - A: paired by query, a query's value being its mean over trials. Its interval decides what B is. It has 95 %, "
@@ -276,11 +271,7 @@ _VERDICT: GridColumn[Difference] = (
 _SHORT_VERDICT: GridColumn[Difference] = (
     "B is",
     False,
-    lambda line: (
-        "not shown to differ"
-        if line.verdict in _UNSHOWN and line.verdict is not ComparisonVerdict.TOO_FEW
-        else line.verdict.value
-    ),
+    lambda line: "not shown to differ" if line.verdict in _UNSHOWN else line.verdict.value,
 )
 
 
@@ -430,7 +421,7 @@ def _relative_cost(pair: Comparison) -> str | None:
     # On one instance type all that a cost is made of, but for the latency, is the same.
     if not on_one_type or latency is None:
         return cost
-    if latency.verdict in _UNSHOWN:
+    if latency.verdict in (*_UNSHOWN, ComparisonVerdict.TOO_FEW):
         return f"{cost} (of its latency: {latency.verdict_text})"
     low, high = latency.ratio.low, latency.ratio.high
     return cost if low is None or high is None else f"{cost} [{number(low)}, {number(high)}]"

@@ -296,12 +296,10 @@ def stand_ins(rows: Iterable[Row]) -> tuple[str, ...]:
 
 def left_out_records(table: Table) -> tuple[str, ...]:
     """Return one sentence on the records that could not be read, if there are some."""
-    if not table.unreadable:
-        return ()
     are = "is" if len(table.unreadable) == 1 else "are"
-    return (
-        f"{counted(len(table.unreadable), 'record')} cannot be read and {are} left out; `harness verify` names each.",
-    )
+    records = counted(len(table.unreadable), "record")
+    text = f"{records} cannot be read and {are} left out; `harness verify` names each."
+    return (text,) if table.unreadable else ()
 
 
 def digits(value: float | None, form: str) -> str:

@@ -190,7 +190,7 @@ def _section(checked: Sequence[Checked], code: int, notes: Sequence[str], escape
     columns: list[GridColumn[Checked]] = [
         ("B is", False, lambda item: item.answer.value),
         ("row", False, lambda item: escape(rows(item))),
-        ("figure", False, lambda item: escape(item.condition.figure + _unit(item.condition))),
+        ("figure", False, lambda item: escape(", ".join(filter(None, (item.condition.figure, item.condition.unit))))),
         ("A", True, lambda item: number(item.a)),
         ("B", True, lambda item: number(item.b)),
         ("change (95 %)", True, change),
@@ -203,10 +203,6 @@ def _section(checked: Sequence[Checked], code: int, notes: Sequence[str], escape
     return Section(
         lead=(escape(lead),) if lead else (), grids=(grid_of(checked, columns, keys=2),), notes=(end, *notes)
     )
-
-
-def _unit(condition: ChangeLimit) -> str:
-    return f", {condition.unit}" if condition.unit else ""
 
 
 def _signed(value: float, condition: ChangeLimit) -> str:

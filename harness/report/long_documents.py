@@ -135,42 +135,40 @@ def _name(group: LongGroup, groups: Sequence[LongGroup]) -> str:
 
 
 def _grid(group: LongGroup, measure: str, escape: Escape) -> Grid:
-    """Return each FirstP followed by its systems in order of gain; a system that is not compared says why."""
+    """Return each FirstP followed by its systems in order of gain; a system that is not compared says why.
+
+    The line of a FirstP has no FirstP of its own, and every ratio is 1.
+    """
     columns: list[GridColumn[ReadingOn]] = [
         ("system", False, lambda each: system_name(each.row, escape)),
         (measure, True, lambda each: digits(each.row.measured(measure), ".3f")),
-        ("gain (95 %)", True, _points),
-        ("gain %", True, lambda each: digits(each.relative.value, "+.1f")),
+        ("gain (95 %)", True, lambda each: _points(each) if each.first else "FirstP"),
+        ("gain %", True, lambda each: digits(each.relative.value, "+.1f") if each.first else ""),
         *(_ratio_column(axis.name) for axis in RATIOS),
         ("", False, _remark),
     ]
-    headers = [header for header, _, _ in columns]
     ranked = sorted(group.systems, key=_by_gain)
-    lines: list[tuple[tuple[str, ...], str]] = []
+    lines: list[ReadingOn] = []
     for first in sorted(group.firsts, key=lambda row: min(_by_gain(each) for each in ranked if each.first is row)):
-        lines.append((_first_line(first, measure, headers, escape), ""))
-        own = [each for each in ranked if each.first is first and each.reason is None]
-        lines += [
-            (tuple(cell(each) for _, _, cell in columns), tone(each.row, good="front" in _remark(each))) for each in own
-        ]
-    empty = [""] * (len(headers) - 2)
-    lines += [
-        ((system_name(each.row, escape), escape(_why(each)), *empty), BAD) for each in ranked if each.reason is not None
-    ]
-    numeric = tuple(right for _, right, _ in columns)
-    cells, tones = zip(*lines, strict=True)
-    return Grid(escape(_caption(group)), tuple(headers), numeric, cells, tones=tones)
+        lines += [ReadingOn(first, None), *(each for each in ranked if each.first is first and each.reason is None)]
+    lines += [each for each in ranked if each.reason is not None]
+    return grid_of(
+        lines,
+        columns,
+        caption=escape(_caption(group)),
+        tones=map(_tone, lines),
+        message=lambda each: each.reason and escape(_why(each)),
+    )
+
+
+def _tone(each: ReadingOn) -> str:
+    if each.reason is not None:
+        return BAD
+    return tone(each.row, good="front" in _remark(each)) if each.first else ""
 
 
 def _by_gain(each: ReadingOn) -> float:
     return math.inf if each.relative.value is None else -each.relative.value
-
-
-def _first_line(row: Row, measure: str, headers: Sequence[str], escape: Escape) -> tuple[str, ...]:
-    """Return a FirstP's cells: every ratio is 1."""
-    own = {measure: digits(row.measured(measure), ".3f"), "gain (95 %)": "FirstP", "": row.validity.doubt}
-    ratios = dict.fromkeys(_HEADERS.values(), "1")
-    return (system_name(row, escape), *((own | ratios).get(header, "") for header in headers[1:]))
 
 
 def _why(each: ReadingOn) -> str:
@@ -199,7 +197,7 @@ def _points(each: ReadingOn) -> str:
 def _ratio_column(name: str) -> GridColumn[ReadingOn]:
     def cell(each: ReadingOn) -> str:
         value = each.ratios.get(name, Estimate(None)).value
-        return MISSING if value is None else f"{number(value)}x"
+        return "1" if each.first is None else MISSING if value is None else f"{number(value)}x"
 
     return _HEADERS[name], True, cell
 

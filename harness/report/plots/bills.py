@@ -80,10 +80,11 @@ def draw(group: BillGroup, traffic: Traffic, frame: Frame) -> Figure:
         points = bill_curve.curve(cost)
         axes.plot(*zip(*points, strict=True), **frame.styles[system].line, linewidth=1.5, gid=style.plain_text(system))
         ends[system] = points[-1][1]
+    ends_of_axis = (bill_curve.LEAST_QUERIES, bill_curve.MOST_QUERIES)
     axes.set_xscale("log")
-    axes.set_xlim(bill_curve.LEAST_QUERIES, bill_curve.MOST_QUERIES)
+    axes.set_xlim(ends_of_axis)
     axes.xaxis.set_major_formatter(lambda value, _: brief(value))
-    style.set_number_axis(axes.yaxis, [usd for cost in drawn.values() for usd in _ends(cost)])
+    style.set_number_axis(axes.yaxis, [cost.monthly(queries) for cost in drawn.values() for queries in ends_of_axis])
     axes.set_xlabel("queries a month")
     axes.set_ylabel("US$ a month")
     style.add_grid(axes)
@@ -100,10 +101,6 @@ def draw(group: BillGroup, traffic: Traffic, frame: Frame) -> Figure:
     until = [] if paid is None or group.until is None else [(group.until, paid.monthly(group.until))]
     _mark_changes(figure, axes, costs, until)
     return figure
-
-
-def _ends(cost: MonthlyCost) -> tuple[float, float]:
-    return cost.monthly(bill_curve.LEAST_QUERIES), cost.monthly(bill_curve.MOST_QUERIES)
 
 
 def _name_lines(axes: Axes, ends: Mapping[str, float], frame: Frame) -> None:

@@ -41,7 +41,10 @@ def draw(of: GroupAtSize, report: SizeReport) -> Drawn:
     entries = style.system_entries(names, frame, dashed=set(names))
     figure = style.framed_figure(frame, 3.0, entries, columns=3)
     costs, memories = figure.subplots(1, 2)
-    panels = ((costs, _costs(of, report), "US$ per million queries"), (memories, _memories(of), _memory_label(of)))
+    panels = (
+        (costs, _costs(of, report), "US$ per million queries"),
+        (memories, _memories(of), f"{MEMORY.title}, {unit_of(of, MEMORY)[0]}"),
+    )
     for axes, curves, label in panels:
         sizes, heights = [], []
         for each, curve in zip(of.systems, curves, strict=True):
@@ -100,10 +103,6 @@ def _memories(of: GroupAtSize) -> Iterator[_Curve]:
             [(size, law.law.at(size) * scale) for size in line if law.law is not None],
             predicted.map(lambda value: value * scale),
         )
-
-
-def _memory_label(of: GroupAtSize) -> str:
-    return f"{MEMORY.title}, {unit_of(of, MEMORY)[0]}"
 
 
 def _draw_limit(axes: Axes, of: GroupAtSize, looks: dict[str, style.SystemStyle], documents: int) -> None:
