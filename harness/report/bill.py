@@ -12,7 +12,6 @@ from harness.analysis.bills import BillGroup, BillPlace, SystemBill
 from harness.analysis.row_pricing import is_own_machine
 from harness.analysis.table import Row, Table
 from harness.commands import command, option
-from harness.driver.records import Outcome
 from harness.errors import counted
 from harness.pricing import bill
 from harness.pricing.bill import Traffic
@@ -33,6 +32,7 @@ from harness.report.document import (
     number,
     price_facts,
     system_name,
+    usual_reason,
     with_ends,
 )
 from harness.report.hardware import NOT_MEASURED, hardware
@@ -181,7 +181,7 @@ def _busy(one: SystemBill) -> str:
 
 def _grid(group: BillGroup, escape: Escape) -> Grid:
     best = {id(one) for one in group.cheapest}
-    alone = len(best) == 1
+    word = "cheapest" if len(best) == 1 else "within 1 %"
     columns: list[GridColumn[SystemBill] | None] = [
         ("system", False, lambda one: system_name(one.row, escape)),
         ("hardware", False, lambda one: escape(hardware(one.row))),
@@ -193,7 +193,7 @@ def _grid(group: BillGroup, escape: Escape) -> Grid:
         ("storage", True, lambda one: _money(one.bill.storage_usd)),
         (_TOTAL, True, lambda one: _money(one.bill.total_usd.value)),
         (COST_HEADER, True, lambda one: number(one.bill.usd_per_million.value)),
-        ("", False, lambda one: ", ".join(filter(None, _states(one, id(one) in best, alone=alone)))),
+        ("", False, lambda one: ", ".join(filter(None, (word if id(one) in best else "", one.row.validity.doubt)))),
     ]
     return grid_of(group.bills, columns, tones=[tone(one.row, good=id(one) in best) for one in group.bills])
 
@@ -204,10 +204,6 @@ def _tokens(bills: Sequence[SystemBill]) -> GridColumn[SystemBill] | None:
     return ("tokens", True, lambda one: _money(one.bill.tokens_usd)) if known else None
 
 
-def _states(one: SystemBill, cheapest: bool, *, alone: bool) -> tuple[str, str]:
-    return "" if not cheapest else "cheapest" if alone else "within 1 %", one.row.validity.doubt
-
-
 def _sum(*parts: float | None) -> float | None:
     known = [part for part in parts if part is not None]
     return sum(known) if known else None
@@ -215,9 +211,7 @@ def _sum(*parts: float | None) -> float | None:
 
 def why_no_bill(group: BillGroup) -> str:
     """Say why a group has no bill, by the most frequent reason."""
-    ended = Counter(reason for row, reason in group.left_out if row.outcome is Outcome.OK)
-    reasons = ended or Counter(reason for _, reason in group.left_out)
-    return f"No row has a bill ({reasons.most_common(1)[0][0]})."
+    return f"No row has a bill ({usual_reason(group.left_out)})."
 
 
 def _sentence(group: BillGroup, escape: Escape) -> str:

@@ -9,7 +9,6 @@ from typing import Any
 
 from harness.analysis.cheapest import CheapestPoint, OperatingPoint, QualityGoal
 from harness.analysis.table import Row, Table
-from harness.driver.records import Outcome
 from harness.errors import counted
 from harness.estimate import Estimate
 from harness.report.document import (
@@ -29,6 +28,7 @@ from harness.report.document import (
     number,
     price_facts,
     system_name,
+    usual_reason,
     with_ends,
 )
 from harness.report.groups import group_words
@@ -122,9 +122,7 @@ def _sentence(each: CheapestPoint, goal: QualityGoal, escape: Escape) -> str:
     if each.reason is not None:
         return escape(f"No goal: {each.reason}.")
     if each.best is None:
-        ended = Counter(reason for row, reason in each.left_out if row.outcome is Outcome.OK)
-        reasons = ended or Counter(reason for _, reason in each.left_out)
-        return escape(f"No row has both {goal.measure} and a cost ({reasons.most_common(1)[0][0]}).")
+        return escape(f"No row has both {goal.measure} and a cost ({usual_reason(each.left_out)}).")
     point = each.cheapest
     if point is None:
         best, *equal = each.equally_good

@@ -8,12 +8,14 @@ from __future__ import annotations
 import functools
 import operator
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from harness.analysis.row_pricing import other_machine
 from harness.analysis.table import Price, Row, Table
+from harness.driver.records import Outcome
 from harness.errors import counted
 from harness.estimate import Estimate
 from harness.results import pin_lock
@@ -193,6 +195,12 @@ def few_lines(lines: Iterable[str], *last: str, most: int = MOST_LINES, rest: st
         kept = max(0, room - 1)
         known[kept:] = [f"{len(known) - kept} more notes: {rest}"]
     return (*known, *last)
+
+
+def usual_reason(left_out: Sequence[tuple[Row, str]]) -> str:
+    """Return the most frequent reason of rows that are left out, if possible of rows that ran."""
+    ran = Counter(reason for row, reason in left_out if row.outcome is Outcome.OK)
+    return (ran or Counter(reason for _, reason in left_out)).most_common(1)[0][0]
 
 
 def cut(text: str, longest: int = 60) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -233,20 +234,18 @@ def _sentence(group: LongGroup, measure: str, escape: Escape) -> str:
 
 def _notes(made: LongDocuments, escape: Escape) -> Iterator[str]:
     """Yield, once for each reason, which systems or ratios are missing."""
-    missing: dict[str, dict[str, dict[str, None]]] = {}
+    missing: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for group in made.groups:
         for each in group.systems:
             for axis in RATIOS if each.reason is None else ():
                 ratio = each.ratios[axis.name]
                 # A single stage has no score to tell apart.
                 if ratio.value is None and axis.name != "score":
-                    missing.setdefault(ratio.reason or "not measured", {}).setdefault(each.row.system, {})[
-                        axis.label
-                    ] = None
+                    missing[ratio.reason or "not measured"][each.row.system].append(axis.label)
     for reason, systems in missing.items():
         (first, labels), *others = systems.items()
         more = f" and {len(others)} more" if others else ""
-        yield escape(f"no ratio of {' and '.join(labels)} for {first}{more}: {reason}")
+        yield escape(f"no ratio of {' and '.join(dict.fromkeys(labels))} for {first}{more}: {reason}")
     if made.unnamed and made.groups:
         yield escape(f"no FirstP named ([firstp] of the suite), so not compared: {listed(made.unnamed)}")
 

@@ -467,12 +467,9 @@ def doubts(rows: Sequence[Row], escape: Escape, shown: Sequence[Figure] | None =
     first = [*_unfinished(rows), *notes.not_comparable(rows), *notes.of_judgements(rows), *notes.of_data(rows)]
     last = [*notes.of_first_stages(rows), *notes.of_recordings(rows)]
     (first if all(row.isolation.attached for row in rows) else last)[:0] = _without_cost(rows)
-    lines = [*map(escape, (*first, *_dashes(rows, shown), *notes.of_null(rows), *stand_ins(rows), *last))]
-    for validity, who, why, remedy in _by_remedy(
-        rows, lambda row: row.findings, lambda cause: causes.TEXTS[cause].advice
-    ):
-        lines.append(escape(f"{validity.value}: {who} ({why}). {remedy}"))
-    return lines
+    remedies = _by_remedy(rows, lambda row: row.findings, lambda cause: causes.TEXTS[cause].advice)
+    lines = (*first, *_dashes(rows, shown), *notes.of_null(rows), *stand_ins(rows), *last, *remedies)
+    return [*map(escape, lines)]
 
 
 def _unfinished(rows: Sequence[Row]) -> Iterator[str]:
@@ -489,16 +486,14 @@ def _unfinished(rows: Sequence[Row]) -> Iterator[str]:
 
 def build_doubts(rows: Sequence[Row], escape: Escape) -> list[str]:
     """Return where index builds do not compare, and the causes of doubt in them."""
-    lines = [*notes.of_builds(rows)]
     again = "Each was measured once: build again with --fresh-index."
-    for validity, who, why, remedy in _by_remedy(rows, lambda row: row.index.findings, lambda _: again):
-        lines.append(f"{validity.value} builds: {who} ({why}). {remedy}")
-    return [escape(line) for line in lines]
+    remedies = _by_remedy(rows, lambda row: row.index.findings, lambda _: again, " builds")
+    return [*map(escape, (*notes.of_builds(rows), *remedies))]
 
 
 def _by_remedy(
-    rows: Sequence[Row], of: Callable[[Row], Sequence[Finding]], remedy_of: Callable[[Cause], str]
-) -> Iterator[tuple[Validity, str, str, str]]:
+    rows: Sequence[Row], of: Callable[[Row], Sequence[Finding]], remedy_of: Callable[[Cause], str], what: str = ""
+) -> Iterator[str]:
     """Yield validity, rows, cause and remedy of the doubts in measured rows, the worst first.
 
     A row is named once, with its worst doubt: checks of the machine come first, and explain what follows.  Rows with
@@ -517,7 +512,7 @@ def _by_remedy(
     for group in sorted(held, key=lambda group: (group[0] is not Validity.INVALID, -len(held[group]))):
         first, *others = found[group]
         why = causes.TEXTS[first].short + (f", and {counted(len(others), 'more cause')}" if others else "")
-        yield group[0], _named(held[group], measured), why, group[1]
+        yield f"{group[0].value}{what}: {_named(held[group], measured)} ({why}). {group[1]}"
 
 
 def _dashes(rows: Sequence[Row], shown: Sequence[Figure] | None) -> Iterator[str]:
