@@ -65,7 +65,7 @@ def bill(stored: StoredResults, targets: tuple[str, ...], traffic: TrafficOption
     if folder is not None:
         from harness.report.plots import bills as plots
 
-        show_pictures(plots.write_pictures(groups, at, table, folder, destination.form), plots.missing(groups))
+        show_pictures(plots.pictures(groups, at, table), plots.missing(groups), destination)
     elif destination.form == "md" and not destination.wide:
         first = next((group.cheapest[0].row for group in groups if group.cheapest), None)
         quality = command("report", as_given(str(stored.results), stored.cache))

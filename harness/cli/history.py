@@ -104,7 +104,7 @@ def history(
     elif folder is not None:
         from harness.report.plots import history as plots  # late: matplotlib
 
-        show_pictures(plots.write_pictures(found, folder, destination.form), ())
+        show_pictures(plots.pictures(found), (), destination)
 
 
 def _labels(paths: Sequence[Path]) -> list[str]:

@@ -106,6 +106,6 @@ def positions(
         for name in left_out:
             say(f"{name}: left out, because its positions are not here; name its folder with --dataset", err=True)
     if folder is not None:
-        show_pictures(plots.write_pictures(made, folder, destination.form), [])
+        show_pictures(plots.pictures(made), [], destination)
     else:
         destination.show_report(positions_document(made))

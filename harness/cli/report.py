@@ -282,7 +282,7 @@ def _at_size(request: ReportRequest) -> None:
     if folder is not None:
         from harness.report.plots import larger_sizes as plots  # late: matplotlib
 
-        show_pictures(plots.write_pictures(made, folder, destination.form), ())
+        show_pictures(plots.pictures(made), (), destination)
     else:
         destination.show_report(sizes_document(made))
 
@@ -297,7 +297,7 @@ def _long_documents(request: ReportRequest) -> None:
     """Show what reading beyond the first part gains and costs."""
     from harness.analysis import long_documents, seeds
     from harness.report.long_documents import answer, long_documents_document
-    from harness.report.plots.long_documents import write_pictures
+    from harness.report.plots.long_documents import pictures
     from harness.results import suite_record
 
     stored, destination = request.stored, request.destination
@@ -314,8 +314,8 @@ def _long_documents(request: ReportRequest) -> None:
     )
     made = long_documents.build(found.table, found.per_query, firstp, (*found.table.measures, "")[0])
     if folder is not None:
-        drawn = write_pictures(made, folder, destination.form)
-        show_pictures(drawn, [] if made.groups else ["no picture: no suite of these results names a FirstP ([firstp])"])
+        missing = [] if made.groups else ["no picture: no suite of these results names a FirstP ([firstp])"]
+        show_pictures(pictures(made), missing, destination)
     elif destination.form == "md" and not destination.wide:
         destination.show_answer(lambda escape, width: (answer(made, escape, width),))
     else:

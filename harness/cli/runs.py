@@ -172,7 +172,7 @@ def frechet(
                 failed = True  # other samples may work
                 say(f"harness: {one_line(str(error))}", err=True)
     if measured and folder is not None:
-        show_pictures(plots.write_pictures(measured, folder, destination.form), plots.missing(measured))
+        show_pictures(plots.pictures(measured), plots.missing(measured), destination)
     elif measured:
         destination.show_report(frechet_document(measured))
     sys.exit(1 if failed else 0)
@@ -327,7 +327,7 @@ def robustness(runs: RunSelection, options: RobustnessOptions, destination: Dest
         for condition in sample.conditions
         if condition.reason
     ]
-    show_pictures(order_flips.write_flips(examined, folder, destination.form), missing)
+    show_pictures(order_flips.pictures(examined), missing, destination)
 
 
 def _examine(samples: Sequence[JudgedRuns], options: RobustnessOptions) -> list[Robustness]:

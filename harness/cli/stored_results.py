@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from harness.evaluation.judged_runs import JudgedRuns
     from harness.evaluation.per_query import PerQuery
     from harness.progress import Progress
+    from harness.report.plots.style import Picture
     from harness.results.foreign import ForeignPoint
 
 # Up to this number of rows, values by query are read for one sentence.
@@ -283,20 +283,22 @@ def draw(
     points: Sequence[ForeignPoint] = (),
 ) -> None:
     """Draw a table's pictures into a folder, and the points that others report of vector searches."""
-    from harness.report.plots import album, foreign, style
+    from harness.report.plots import album, foreign
+
+    drawn = album.plots_of(table, per_query, query, kinds)
+    pictures = [*(each.picture for each in drawn.pictures), *foreign.recall_plots(points)]
+    show_pictures(pictures, drawn.missing, destination)
+
+
+def show_pictures(pictures: Iterable[Picture], missing: Iterable[str], destination: Destination) -> None:
+    """Draw pictures, and print a line on stderr for each missing one, and the paths; exit code 1 without any."""
+    from harness.report.plots import style
 
     folder = destination.folder
-    drawn = album.plots_of(table, per_query, query, kinds)
-    theirs = style.save_each(foreign.recall_plots(points), folder, destination.form)
-    show_pictures(chain(album.write_plots(drawn.pictures, folder, destination.form), theirs), drawn.missing)
-
-
-def show_pictures(paths: Iterable[Path], missing: Iterable[str]) -> None:
-    """Print a line on stderr for each missing picture, and the paths; exit code 1 without any."""
     for reason in missing:
         say(one_line(reason), err=True)
     any_picture = False
-    for path in paths:
+    for path in style.save_each(pictures, folder, destination.form):
         any_picture = True
         say(one_line(str(path)))
     if not any_picture:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -13,21 +12,19 @@ from harness.analysis.bills import BillGroup, BillPlace, SystemBill
 from harness.analysis.row_pricing import is_own_machine
 from harness.analysis.table import Row, Table
 from harness.commands import command, option
-from harness.driver.records import Outcome
 from harness.errors import counted
 from harness.pricing import bill
 from harness.pricing.bill import Traffic
 from harness.report.document import (
     MISSING,
-    MOST_LINES,
     Escape,
     Grid,
     GridColumn,
     ReportDocument,
     Section,
     Value,
-    at_most,
     bounded,
+    few_lines,
     grid_of,
     joined_by_and,
     left_out_records,
@@ -35,6 +32,7 @@ from harness.report.document import (
     number,
     price_facts,
     system_name,
+    usual_reason,
     with_ends,
 )
 from harness.report.hardware import NOT_MEASURED, hardware
@@ -91,7 +89,7 @@ def answer(
     prices += f", serverless {listed[0]}" if prices and listed else ""
     for place, group in enumerate(groups):
         title = ", ".join(filter(None, (group_name(group, groups), _words(traffic), "" if place else prices)))
-        grid = narrowed(functools.partial(_grid, group, escape), _DROPPED, width)
+        grid = narrowed(_grid(group, escape), _DROPPED, width)
         notes: tuple[str, ...] = ()
         if group is groups[-1]:
             rows = [one.row for each in groups for one in each.bills]
@@ -105,7 +103,7 @@ def answer(
             pointer += "".join(
                 f"   {name}: {text}" for name, text in (("quality", quality), ("by hand", by_hand)) if text
             )
-            notes = (*at_most(lines, MOST_LINES - 1), pointer)
+            notes = few_lines(lines, pointer)
         after = (_sentence(group, escape), *_without_machines(group, groups, escape))
         yield Section(lead=(escape(title),), grids=(grid,) if group.bills else (), after=after, notes=notes)
 
@@ -181,9 +179,9 @@ def _busy(one: SystemBill) -> str:
     return f"{number(percent) if percent >= 0.01 or not percent else _LESS} %"
 
 
-def _grid(group: BillGroup, escape: Escape, without: Sequence[str] = ()) -> Grid:
+def _grid(group: BillGroup, escape: Escape) -> Grid:
     best = {id(one) for one in group.cheapest}
-    alone = len(best) == 1
+    word = "cheapest" if len(best) == 1 else "within 1 %"
     columns: list[GridColumn[SystemBill] | None] = [
         ("system", False, lambda one: system_name(one.row, escape)),
         ("hardware", False, lambda one: escape(hardware(one.row))),
@@ -195,20 +193,15 @@ def _grid(group: BillGroup, escape: Escape, without: Sequence[str] = ()) -> Grid
         ("storage", True, lambda one: _money(one.bill.storage_usd)),
         (_TOTAL, True, lambda one: _money(one.bill.total_usd.value)),
         (COST_HEADER, True, lambda one: number(one.bill.usd_per_million.value)),
-        ("", False, lambda one: ", ".join(filter(None, _states(one, id(one) in best, alone=alone)))),
+        ("", False, lambda one: ", ".join(filter(None, (word if id(one) in best else "", one.row.validity.doubt)))),
     ]
-    kept = [column for column in columns if column is not None and column[0] not in without]
-    return grid_of(group.bills, kept, tones=[tone(one.row, good=id(one) in best) for one in group.bills])
+    return grid_of(group.bills, columns, tones=[tone(one.row, good=id(one) in best) for one in group.bills])
 
 
 def _tokens(bills: Sequence[SystemBill]) -> GridColumn[SystemBill] | None:
     """Return the column of tokens, where some bill has them."""
     known = any(one.bill.tokens_usd is not None for one in bills)
     return ("tokens", True, lambda one: _money(one.bill.tokens_usd)) if known else None
-
-
-def _states(one: SystemBill, cheapest: bool, *, alone: bool) -> tuple[str, str]:
-    return "" if not cheapest else "cheapest" if alone else "within 1 %", one.row.validity.doubt
 
 
 def _sum(*parts: float | None) -> float | None:
@@ -218,9 +211,7 @@ def _sum(*parts: float | None) -> float | None:
 
 def why_no_bill(group: BillGroup) -> str:
     """Say why a group has no bill, by the most frequent reason."""
-    ended = Counter(reason for row, reason in group.left_out if row.outcome is Outcome.OK)
-    reasons = ended or Counter(reason for _, reason in group.left_out)
-    return f"No row has a bill ({reasons.most_common(1)[0][0]})."
+    return f"No row has a bill ({usual_reason(group.left_out)})."
 
 
 def _sentence(group: BillGroup, escape: Escape) -> str:

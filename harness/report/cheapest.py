@@ -9,20 +9,18 @@ from typing import Any
 
 from harness.analysis.cheapest import CheapestPoint, OperatingPoint, QualityGoal
 from harness.analysis.table import Row, Table
-from harness.driver.records import Outcome
 from harness.errors import counted
 from harness.estimate import Estimate
 from harness.report.document import (
     MISSING,
-    MOST_LINES,
     Escape,
     Grid,
     GridColumn,
     ReportDocument,
     Section,
     Value,
-    at_most,
     digits,
+    few_lines,
     grid_of,
     joined_by_and,
     left_out_records,
@@ -30,6 +28,7 @@ from harness.report.document import (
     number,
     price_facts,
     system_name,
+    usual_reason,
     with_ends,
 )
 from harness.report.groups import group_words
@@ -80,7 +79,7 @@ def answer(
     """
     reached = [each for each in found if each.cheapest is not None]
     rows = [(each, point) for each in reached for point in each.points if each.role(point)]
-    grids = (narrowed(lambda without: _grid(rows, found, goal, escape, without), _DROPPED, width),) if rows else ()
+    grids = (narrowed(_grid(rows, found, goal, escape), _DROPPED, width),) if rows else ()
     sentences = [_sentence(each, goal, escape) for each in found]
     if len(found) > 2:
         missed = [each for each in found if each.cheapest is None]
@@ -98,8 +97,7 @@ def answer(
     notes = [*unread, *doubts(shown, escape), *map(escape, _left_out(found))]
     pointer = "every row in order of cost: --wide"
     scope = () if all(point.gap.low is None for _, point in rows) else (_scope(goal),)
-    shown_notes = at_most(notes, MOST_LINES - 1 - len(scope))
-    return Section(lead=lead, grids=grids, after=tuple(sentences), notes=(*scope, *shown_notes, pointer))
+    return Section(lead=lead, grids=grids, after=tuple(sentences), notes=few_lines((*scope, *notes), pointer))
 
 
 def _scope(goal: QualityGoal) -> str:
@@ -124,9 +122,7 @@ def _sentence(each: CheapestPoint, goal: QualityGoal, escape: Escape) -> str:
     if each.reason is not None:
         return escape(f"No goal: {each.reason}.")
     if each.best is None:
-        ended = Counter(reason for row, reason in each.left_out if row.outcome is Outcome.OK)
-        reasons = ended or Counter(reason for _, reason in each.left_out)
-        return escape(f"No row has both {goal.measure} and a cost ({reasons.most_common(1)[0][0]}).")
+        return escape(f"No row has both {goal.measure} and a cost ({usual_reason(each.left_out)}).")
     point = each.cheapest
     if point is None:
         best, *equal = each.equally_good
@@ -185,16 +181,10 @@ def _left_out(found: Sequence[CheapestPoint]) -> Iterator[str]:
         yield f"{counted(count, 'row')} left out: {reason}"
 
 
-def _grid(
-    rows: Sequence[_Line],
-    found: Sequence[CheapestPoint],
-    goal: QualityGoal,
-    escape: Escape,
-    without: Sequence[str] = (),
-) -> Grid:
-    several = len(found) > 1
-    columns: list[GridColumn[_Line]] = [
-        *([("group", False, lambda line: _name(line[0], found, escape))] if several else []),
+def _grid(rows: Sequence[_Line], found: Sequence[CheapestPoint], goal: QualityGoal, escape: Escape) -> Grid:
+    doubted = any(line[1].row.validity.doubt for line in rows)
+    columns: list[GridColumn[_Line] | None] = [
+        ("group", False, lambda line: _name(line[0], found, escape)) if len(found) > 1 else None,
         ("", False, lambda line: _ROLES[line[0].role(line[1])]),
         ("system", False, lambda line: system_name(line[1].row, escape)),
         ("hardware", False, lambda line: escape(hardware(line[1].row))),
@@ -202,11 +192,9 @@ def _grid(
         (_DISTANCE, True, lambda line: digits(line[1].gap.value, "+.4f")),
         (_INTERVAL, False, lambda line: MISSING if line[1].gap.low is None else _ends(line[1].gap)),
         (COST_HEADER, True, lambda line: number(line[1].row.usd_per_million.value)),
+        ("", False, lambda line: line[1].row.validity.doubt) if doubted else None,
     ]
-    if any(line[1].row.validity.doubt for line in rows):
-        columns.append(("", False, lambda line: line[1].row.validity.doubt))
-    kept = [column for column in columns if column[0] not in without]
-    return grid_of(rows, kept, tones=[tone(point.row, good=point is each.cheapest) for each, point in rows])
+    return grid_of(rows, columns, tones=[tone(point.row, good=point is each.cheapest) for each, point in rows])
 
 
 def _sections(found: Sequence[CheapestPoint], goal: QualityGoal, escape: Escape) -> Iterator[Section]:

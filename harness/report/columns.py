@@ -6,17 +6,18 @@ of rows.
 
 from __future__ import annotations
 
-import operator
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Generic
 
+from harness.estimate import Estimate
 from harness.report.document import MIB, Item, Value
 from harness.results.reader import StoredJob
 
-# A cell's attribute, such as `outcome.value` (by default the column's name), or a function of the job.
-_Read = str | Callable[[Any], Any]
+# An attribute of an item, such as `price.date` (by default the column's name), or a function of the item.
+Read = str | Callable[[Any], Any]
 
 
 class Kind(str, Enum):
@@ -46,42 +47,49 @@ class Column(ColumnMeaning, Generic[Item]):
     get: Callable[[Item], Value]
 
 
-def _text(name: str, meaning: str, read: _Read = "") -> Column[Any]:
-    return Column(name, Kind.TEXT, "", meaning, _getter(read or name))
+def _text(name: str, meaning: str, read: Read = "") -> Column[Any]:
+    return Column(name, Kind.TEXT, "", meaning, reader(read or name))
 
 
-def _count(name: str, unit: str, meaning: str, read: _Read = "") -> Column[Any]:
-    return Column(name, Kind.COUNT, unit, meaning, _getter(read or name))
+def _count(name: str, unit: str, meaning: str, read: Read = "") -> Column[Any]:
+    return Column(name, Kind.COUNT, unit, meaning, reader(read or name))
 
 
-def _number(name: str, unit: str, meaning: str, read: _Read = "") -> Column[Any]:
-    return Column(name, Kind.NUMBER, unit, meaning, _getter(read or name))
+def _number(name: str, unit: str, meaning: str, read: Read) -> Column[Any]:
+    return Column(name, Kind.NUMBER, unit, meaning, reader(read))
 
 
-def _mib(name: str, meaning: str, read: _Read) -> Column[Any]:
-    get = _getter(read)
-    return _number(name, "MiB", meaning, lambda item: None if (found := get(item)) is None else found / MIB)
+def _mib(name: str, meaning: str, read: Read) -> Column[Any]:
+    return _number(name, "MiB", meaning, reader(read, 1 / MIB))
 
 
-def _getter(read: _Read) -> Callable[[Any], Any]:
-    return operator.attrgetter(read) if isinstance(read, str) else read
+def reader(read: Read, scale: float = 1) -> Callable[[Any], Any]:
+    """Return a function that reads a value or an estimate, times a factor; any part of a path may be missing."""
+    names = read.split(".") if isinstance(read, str) else ()
 
-
-def optional(path: str, name: str) -> Callable[[Any], Any]:
-    """Return a function that reads an attribute of a part that may be missing, such as the price.
-
-    A part of a part (``updates.insert``) may be missing too.
-    """
-    parts = (*path.split("."), name)
-
-    def read(item: Any) -> Any:
-        for part in parts:
+    def follow(item: Any) -> Any:
+        for name in names:
             if item is None:
                 return None
-            item = getattr(item, part)
+            item = getattr(item, name)
         return item
 
-    return read
+    get = follow if isinstance(read, str) else read
+    if scale == 1:
+        return get
+
+    def scaled(item: Any) -> Any:
+        found = get(item)
+        if isinstance(found, Estimate):
+            return _times(found, scale)
+        return None if found is None else found * scale
+
+    return scaled
+
+
+@functools.lru_cache(maxsize=1 << 12)  # files read an estimate three times: its value and both ends
+def _times(item: Estimate, scale: float) -> Estimate:
+    return item.map(lambda value: value * scale)
 
 
 # What a stage's time is.
@@ -102,21 +110,16 @@ JOBS: tuple[Column[StoredJob], ...] = (
     _count("jobs", "jobs", "number of jobs in its cell", "result.spec.jobs"),
     _count("repetition", "", "number of the attempt, from 0", "result.spec.repetition"),
     _text("detail", "reason for an outcome other than ok", "result.detail"),
-    Column("started_at", Kind.TIME, "", "start of the job", _getter("result.started_at")),
+    Column("started_at", Kind.TIME, "", "start of the job", reader("result.started_at")),
     _number("wall_s", "s", "time from start to end", "result.wall_s"),
-    _number("load_s", "s", "time to load before the first query", optional("result.measured", "load_s")),
+    _number("load_s", "s", "time to load before the first query", "result.measured.load_s"),
     _number("first_query_s", "s", "latency of the first query after loading", "result.answers.first_query_s"),
     _count("trials", "trials", "planned passes", "result.spec.trials"),
     _count("trials_finished", "trials", "passes that answered every query", "result.answers.trials_finished"),
     _count("queries", "queries", "size of the query sample", "result.spec.sample_size"),
     _count("held_out", "queries", "warm-up queries of the sample, never timed", "result.spec.held_out"),
     _count("warmup_done", "queries", "finished warm-up queries", "result.answers.warmup_done"),
-    _number(
-        "compiled_s",
-        "s",
-        "CPU time of JIT compiler threads during the trials",
-        optional("result.measured", "compiled_s"),
-    ),
+    _number("compiled_s", "s", "CPU time of JIT compiler threads during the trials", "result.measured.compiled_s"),
     _count("k", "hits", "requested hits", "result.spec.k"),
     _count("cpus", "CPUs", "limit of CPUs", lambda job: job.result.spec.envelope.cpus or None),
     _mib("memory_limit_mib", "limit of memory", lambda job: job.result.spec.envelope.memory_bytes or None),
@@ -130,14 +133,9 @@ JOBS: tuple[Column[StoredJob], ...] = (
     _mib("peak_mapped_mib", "peak of mapped file pages", "result.observed.memory.peak_mapped_bytes"),
     _mib("peak_cgroup_mib", "peak of the memory charged to the job", "result.observed.memory.peak_cgroup_bytes"),
     _mib("peak_gpu_mib", "peak of GPU memory", "result.observed.memory.peak_gpu_bytes"),
-    _mib("index_mib", "size of the index", optional("result.index", "index_bytes")),
-    _number("index_build_s", "s", "time to build the index", optional("result.index", "build_s")),
-    _number(
-        "rate_qps",
-        "queries/s",
-        "scenario server: rate that the job sustained twice",
-        optional("result.measured", "rate_qps"),
-    ),
+    _mib("index_mib", "size of the index", "result.index.index_bytes"),
+    _number("index_build_s", "s", "time to build the index", "result.index.build_s"),
+    _number("rate_qps", "queries/s", "scenario server: rate that the job sustained twice", "result.measured.rate_qps"),
     _text("measured_cpu", "CPU model of the machine that measured", "result.environment.cpu_model"),
     _text("measured_architecture", "architecture of that machine", "result.environment.architecture"),
     _count("host_cpus", "CPUs", "CPUs available to harness and job", "result.environment.host_cpus"),
@@ -150,11 +148,11 @@ JOBS: tuple[Column[StoredJob], ...] = (
         "model files that the run pinned, as no file did before, and their commits",
         "result.provenance.pinned_at_first_use",
     ),
-    _text("swept_system", "swept system or curve, of a point of one", optional("result.provenance.sweep", "system")),
+    _text("swept_system", "swept system or curve, of a point of one", "result.provenance.sweep.system"),
     _text(
         "swept_params",
         "parameters of that point that differ there, with their values",
-        optional("result.provenance.sweep", "text"),
+        "result.provenance.sweep.text",
     ),
 )
 

@@ -21,17 +21,16 @@ from harness.estimate import Estimate
 from harness.report.document import (
     MIB,
     MISSING,
-    MOST_LINES,
     Escape,
     GridColumn,
     ReportDocument,
     Section,
     Value,
-    at_most,
     bounded,
     column_of,
     cut,
     digits,
+    few_lines,
     grid_of,
     number,
 )
@@ -51,12 +50,7 @@ MOST_APART = 6
 LEAST_SHOWN = 0.0001
 # Counts; all other measures are at most 1 and shown in points, hundredths.
 _COUNTS = frozenset({"NumQ", "NumRel", "NumRelRet", "NumRet", "alpha_DCG"})
-_UNSHOWN = (
-    ComparisonVerdict.NONE,
-    ComparisonVerdict.TOO_FEW,
-    ComparisonVerdict.UNREPEATED,
-    ComparisonVerdict.UNCORRECTED,
-)
+_UNSHOWN = (ComparisonVerdict.NONE, ComparisonVerdict.UNREPEATED, ComparisonVerdict.UNCORRECTED)
 
 METHOD = (
     "B - A: paired by query, a query's value being its mean over trials. Its interval decides what B is. It has 95 %, "
@@ -99,8 +93,9 @@ def _answer(pairs: Sequence[Comparison], notes: Sequence[str], escape: Escape) -
         own = (*_answers(pair), *_resources(pair)) if pair.of_one_system else ()
         lines = (*own, *_uncorrected(pair, count), *_costs(pair), *_break_even(pair))
         more = f"{together(count, stored=bool(rows))}   {more}" if count > 1 else more
-        warnings = at_most((*map(escape, lines), *doubts(rows, escape), *map(escape, others)), MOST_LINES - 2)
-        yield Section(lead=(f"A: {a}; B: {b}",), grids=(grid,), notes=(summary(pair, count, escape), *warnings, more))
+        warnings = (*map(escape, lines), *doubts(rows, escape), *map(escape, others))
+        notes = few_lines((summary(pair, count, escape), *warnings), more)
+        yield Section(lead=(f"A: {a}; B: {b}",), grids=(grid,), notes=notes)
         return
     measures: list[GridColumn[Comparison]] = [
         ("A", False, lambda pair: escape(pair.a.name)),
@@ -114,7 +109,7 @@ def _answer(pairs: Sequence[Comparison], notes: Sequence[str], escape: Escape) -
     yield Section(
         lead=(f"{len(pairs)} pairs, by {escape(by)}",),
         grids=(grid,),
-        notes=(*map(escape, at_most(notes, MOST_LINES - 2)), scope, more),
+        notes=few_lines(map(escape, notes), scope, more),
     )
 
 
@@ -276,11 +271,7 @@ _VERDICT: GridColumn[Difference] = (
 _SHORT_VERDICT: GridColumn[Difference] = (
     "B is",
     False,
-    lambda line: (
-        "not shown to differ"
-        if line.verdict in _UNSHOWN and line.verdict is not ComparisonVerdict.TOO_FEW
-        else line.verdict.value
-    ),
+    lambda line: "not shown to differ" if line.verdict in _UNSHOWN else line.verdict.value,
 )
 
 
@@ -430,7 +421,7 @@ def _relative_cost(pair: Comparison) -> str | None:
     # On one instance type all that a cost is made of, but for the latency, is the same.
     if not on_one_type or latency is None:
         return cost
-    if latency.verdict in _UNSHOWN:
+    if latency.verdict in (*_UNSHOWN, ComparisonVerdict.TOO_FEW):
         return f"{cost} (of its latency: {latency.verdict_text})"
     low, high = latency.ratio.low, latency.ratio.high
     return cost if low is None or high is None else f"{cost} [{number(low)}, {number(high)}]"

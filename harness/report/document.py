@@ -8,12 +8,14 @@ from __future__ import annotations
 import functools
 import operator
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from harness.analysis.row_pricing import other_machine
 from harness.analysis.table import Price, Row, Table
+from harness.driver.records import Outcome
 from harness.errors import counted
 from harness.estimate import Estimate
 from harness.results import pin_lock
@@ -57,6 +59,12 @@ class Grid:
         numeric = tuple(self.numeric[column] for column in columns)
         cells = tuple(tuple(row[column] for column in columns) for row in self.cells)
         return Grid(self.caption, headers, numeric, cells, self.keys, self.tones)
+
+
+def message_at(cells: Sequence[str]) -> int | None:
+    """Return the column of a row's message: its last text, if at least two empty cells are behind it."""
+    place = max((number for number, cell in enumerate(cells) if cell), default=0)
+    return place if len(cells) - place > 2 else None
 
 
 @dataclass(frozen=True)
@@ -176,12 +184,23 @@ def joined_by_and(names: Sequence[str]) -> str:
     return " and ".join((*([", ".join(names[:-1])] if names[1:] else []), *names[-1:]))
 
 
-def at_most(lines: Sequence[str], most: int, rest: str = "--wide") -> Sequence[str]:
-    """Return lines, of more than ``most`` the first, the number of the others and where the ``rest`` is."""
-    if len(lines) <= most:
-        return lines
-    kept = max(0, most - 1)
-    return (*lines[:kept], f"{len(lines) - kept} more notes: {rest}")
+# The most lines of notes that people see first, with the one that names the others.
+MOST_LINES = 5
+
+
+def few_lines(lines: Iterable[str], *last: str, most: int = MOST_LINES, rest: str = "--wide") -> tuple[str, ...]:
+    """Return at most so many lines, which end with the ``last`` ones; another line counts the ``rest``."""
+    known, room = list(lines), most - len(last)
+    if len(known) > room:
+        kept = max(0, room - 1)
+        known[kept:] = [f"{len(known) - kept} more notes: {rest}"]
+    return (*known, *last)
+
+
+def usual_reason(left_out: Sequence[tuple[Row, str]]) -> str:
+    """Return the most frequent reason of rows that are left out, if possible of rows that ran."""
+    ran = Counter(reason for row, reason in left_out if row.outcome is Outcome.OK)
+    return (ran or Counter(reason for _, reason in left_out)).most_common(1)[0][0]
 
 
 def cut(text: str, longest: int = 60) -> str:
@@ -189,8 +208,6 @@ def cut(text: str, longest: int = 60) -> str:
     return text if len(text) <= longest else f"{text[: longest - 4]} ..."
 
 
-# The most lines of notes that people see first, with the one that names the others.
-MOST_LINES = 5
 _MARK = re.compile(r" \[\d+\]")
 
 
@@ -287,12 +304,10 @@ def stand_ins(rows: Iterable[Row]) -> tuple[str, ...]:
 
 def left_out_records(table: Table) -> tuple[str, ...]:
     """Return one sentence on the records that could not be read, if there are some."""
-    if not table.unreadable:
-        return ()
     are = "is" if len(table.unreadable) == 1 else "are"
-    return (
-        f"{counted(len(table.unreadable), 'record')} cannot be read and {are} left out; `harness verify` names each.",
-    )
+    records = counted(len(table.unreadable), "record")
+    text = f"{records} cannot be read and {are} left out; `harness verify` names each."
+    return (text,) if table.unreadable else ()
 
 
 def digits(value: float | None, form: str) -> str:

@@ -1,6 +1,6 @@
 """The figures of a row: each has one entry, from which every table, file, page and text takes what it shows.
 
-CSV and data frames, the first screen, the wide table (Markdown, LaTeX), the page, repricing, ``harness explain`` and
+CSV and data frames, the first screen, the wide table (Markdown, LaTeX), the page, ``harness explain`` and
 docs/reference/columns.md select from these entries.  :mod:`harness.report.row_figures` holds them.
 """
 
@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
 from harness.analysis.table import Row
 from harness.estimate import Estimate, Varies
-from harness.report.columns import Column, Kind, optional
+from harness.report.columns import Column, Kind, Read, reader
 from harness.report.document import MIB, MISSING, Escape, Footnotes, Value, bounded, number
 from harness.report.hardware import size
 
@@ -196,13 +196,18 @@ class Figure:
         found = self.read(row)
         return found.value if isinstance(found, Estimate) else found
 
+    def number(self, row: Row) -> float | None:
+        """Return the value of a row as a number; ``None``: it is missing, or no number."""
+        found = self.value(row)
+        return float(found) if isinstance(found, int | float) else None
+
+    def is_of(self, rows: Sequence[Row]) -> bool:
+        """Return whether rows have the figure's column: some may have it, and an optional one has a value."""
+        return any(map(self.applies, rows)) and not (self.optional and all(self.value(row) is None for row in rows))
+
     def only(self, applies: Callable[[Row], bool]) -> Figure:
         """Return the figure for one kind of row."""
         return self if self.applies is not always else replace(self, applies=applies)
-
-
-# The attribute of a row, perhaps of a part that may be missing (``price.date``), or a function of the row.
-Read = str | Callable[[Row], Any]
 
 
 def _reason(row: Row) -> str:
@@ -213,7 +218,7 @@ def _reason(row: Row) -> str:
 
 def figure_of(name: str, unit: str, meaning: str, read: Read, scale: float = 1, **more: Any) -> Figure:
     """Return a figure that is read from the row, times a factor."""
-    return Figure(name=name, unit=unit, meaning=meaning, read=_reader(read, scale), **more)
+    return Figure(name=name, unit=unit, meaning=meaning, read=reader(read, scale), **more)
 
 
 def fact(name: str, meaning: str, read: Read = "", kind: Kind = Kind.TEXT, unit: str = "") -> Figure:
@@ -236,25 +241,3 @@ built = functools.partial(amount, varies=Varies.BUILD)
 def count_of(name: str, unit: str, meaning: str, read: str = "") -> Figure:
     """Return a whole number for programs."""
     return fact(name, meaning, read, Kind.COUNT, unit)
-
-
-@functools.lru_cache(maxsize=1 << 12)  # files read an estimate three times: its value and both ends
-def _times(item: Estimate, scale: float) -> Estimate:
-    return item.map(lambda value: value * scale)
-
-
-def _reader(read: Read, scale: float) -> Callable[[Row], Any]:
-    if isinstance(read, str):
-        part, _, name = read.rpartition(".")
-        read = optional(part, name) if part else operator.attrgetter(name)
-    if scale == 1:
-        return read
-    get = read
-
-    def scaled(row: Row) -> Any:
-        found = get(row)
-        if isinstance(found, Estimate):
-            return _times(found, scale)
-        return None if found is None else found * scale
-
-    return scaled

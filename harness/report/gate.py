@@ -21,11 +21,11 @@ from harness.report.document import (
     GridColumn,
     ReportDocument,
     Section,
-    Value,
-    at_most,
+    few_lines,
     grid_of,
     lines_of_records,
     number,
+    with_ends,
 )
 from harness.report.figures import Figure
 
@@ -61,7 +61,7 @@ class WrittenCondition:
 
 def is_measure(name: str) -> bool:
     """Return whether a figure's name is a measure, which rows have only if they are asked for it."""
-    if any(name in names_of(figure) for block in row_figures.FIXED.values() for figure in block):
+    if any(name in names_of(figure) for figure in row_figures.every_fixed()):
         return False
     try:
         measure_names.check([name])
@@ -134,7 +134,7 @@ def _condition(each: WrittenCondition, table: Table) -> ChangeLimit:
         each.change / (100 if relative else scale),
         relative,
         each.more,
-        lambda row: _numeric(figure.value(row)),
+        figure.number,
         figure.varies,
         by_query,
         _WITH_DRIVER.get(figure.alias),
@@ -146,10 +146,6 @@ _WITH_DRIVER: Mapping[str, Callable[[Row], float | None]] = {
     "cpu": lambda row: row.cpu.per_query_s.map(lambda seconds: seconds * 1e3).value,
     "instructions": lambda row: row.cpu.instructions.value,
 }
-
-
-def _numeric(value: Value) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
 
 
 def gate_document(checked: Sequence[Checked], code: int, notes: Sequence[str] = ()) -> ReportDocument:
@@ -172,7 +168,7 @@ def gate_document(checked: Sequence[Checked], code: int, notes: Sequence[str] = 
             "notes": list(notes),
             "checked": records,
         },
-        answer=lambda escape: (_section(ranked, code, at_most([*map(escape, notes)], _MOST_NOTES), escape),),
+        answer=lambda escape: (_section(ranked, code, few_lines(map(escape, notes), most=_MOST_NOTES), escape),),
         plain=True,
     )
 
@@ -194,7 +190,7 @@ def _section(checked: Sequence[Checked], code: int, notes: Sequence[str], escape
     columns: list[GridColumn[Checked]] = [
         ("B is", False, lambda item: item.answer.value),
         ("row", False, lambda item: escape(rows(item))),
-        ("figure", False, lambda item: escape(item.condition.figure + _unit(item.condition))),
+        ("figure", False, lambda item: escape(", ".join(filter(None, (item.condition.figure, item.condition.unit))))),
         ("A", True, lambda item: number(item.a)),
         ("B", True, lambda item: number(item.b)),
         ("change (95 %)", True, change),
@@ -207,10 +203,6 @@ def _section(checked: Sequence[Checked], code: int, notes: Sequence[str], escape
     return Section(
         lead=(escape(lead),) if lead else (), grids=(grid_of(checked, columns, keys=2),), notes=(end, *notes)
     )
-
-
-def _unit(condition: ChangeLimit) -> str:
-    return f", {condition.unit}" if condition.unit else ""
 
 
 def _signed(value: float, condition: ChangeLimit) -> str:
@@ -263,9 +255,7 @@ def _content(item: Checked) -> dict[str, Any]:
         "unit": condition.unit,
         "a": item.a,
         "b": item.b,
-        "change": found.value,
-        "change_low": found.low,
-        "change_high": found.high,
+        **with_ends("change", found),
         "limit": condition.change * scale,
         "relative": condition.relative,
         "fails_if": "more" if condition.more else "less",

@@ -44,11 +44,7 @@ def size(size_bytes: float) -> str:
 
 def machine(row: Row) -> str:
     """Return the type that prices a row, marked where it did not measure it; nothing where its hardware names it."""
-    if row.price is None:
-        return ""
-    if row.published_type == row.price.instance_type:  # the row's hardware
-        return ""
-    if row.price.instance_type == row_pricing.TOLD_TYPE:  # as the hardware says
+    if row.price is None or row.price.instance_type in (row.published_type, row_pricing.TOLD_TYPE):
         return ""
     return row.price.instance_type + ("" if row_pricing.is_own_machine(row, row.price) else NOT_MEASURED)
 
@@ -56,11 +52,8 @@ def machine(row: Row) -> str:
 def priced_on(rows: Iterable[Row]) -> str:
     """Return the types that price rows, where a grid has no column for them."""
     types = sorted({machine(row) for row in rows if row.usd_per_million.value is not None} - {""})
-    return (
-        f"priced on {', '.join(types[:_MOST_TYPES])}{' and others' if len(types) > _MOST_TYPES else ''}"
-        if types
-        else ""
-    )
+    others = " and others" if len(types) > _MOST_TYPES else ""
+    return f"priced on {', '.join(types[:_MOST_TYPES])}{others}" if types else ""
 
 
 def other_machine_mark(row: Row, price: Price | None) -> str:

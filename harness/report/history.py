@@ -15,6 +15,7 @@ from harness.report.document import (
     Value,
     grid_of,
     lines_of_records,
+    with_ends,
 )
 from harness.report.figures import Figure
 
@@ -120,9 +121,7 @@ def _records(found: History) -> Iterator[dict[str, Value]]:
                 "started_at": point.started_at,
                 "figure": found.figure.name,
                 "unit": found.figure.unit,
-                "value": point.value.value,
-                "value_low": point.value.low,
-                "value_high": point.value.high,
+                **with_ends("value", point.value),
                 "change": each.change(number),
                 "change_point": changes.get(number),
                 "scale": point.scale,

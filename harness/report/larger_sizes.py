@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 
 from harness.analysis import larger_sizes
 from harness.analysis.larger_sizes import (
@@ -20,20 +20,19 @@ from harness.analysis.larger_sizes import (
     SizeGroup,
     SystemAtSize,
 )
-from harness.analysis.scaling import MOST_TIMES, ExaminedLaw, ScalingLaw
+from harness.analysis.scaling import MOST_TIMES, Exam, ExaminedLaw, ScalingLaw
 from harness.analysis.table import Row, Table, Validity
 from harness.errors import UsageError
 from harness.estimate import CONFIDENCE
 from harness.report.document import (
     MISSING,
-    MOST_LINES,
     Escape,
     GridColumn,
     ReportDocument,
     Section,
     Value,
-    at_most,
     bounded,
+    few_lines,
     grid_of,
     lines_of_records,
     number,
@@ -126,14 +125,7 @@ def sizes_document(report: SizeReport) -> ReportDocument:
             "method": list(METHOD),
             "costs": [_cost_record(of.group, each) for of in report.groups for each in of.systems],
             "flips": [
-                {
-                    "dataset": of.group.dataset,
-                    "hardware_profile": of.group.profile,
-                    "cheaper_before": flip.cheaper_before,
-                    "cheaper_after": flip.cheaper_after,
-                    "documents": flip.documents,
-                    "sure": flip.sure,
-                }
+                {"dataset": of.group.dataset, "hardware_profile": of.group.profile, **asdict(flip)}
                 for of in report.groups
                 for flip in of.flips
             ],
@@ -165,7 +157,7 @@ def _answer(report: SizeReport, escape: Escape) -> Iterator[Section]:
         yield Section(
             lead=(escape(lead),),
             grids=(grid_of(sorted(of.systems, key=_by_cost), columns),),
-            notes=tuple(at_most(notes, MOST_LINES)),
+            notes=few_lines(notes),
         )
 
 
@@ -198,10 +190,6 @@ def unit_of(of: GroupAtSize, figure: SizeFigure) -> tuple[str, float]:
         if max((each.figures[figure].value or 0) * figure.scale for each in of.systems) >= many:
             return name, figure.scale / many
     return figure.unit, figure.scale
-
-
-def _predicted_text(each: SystemAtSize, figure: SizeFigure) -> str:
-    return bounded(each.figures[figure], figure.scale)
 
 
 def _notes(report: SizeReport, of: GroupAtSize, shown: Sequence[SizeFigure] = FIGURES) -> Iterator[str]:
@@ -247,16 +235,20 @@ def _round(documents: int) -> str:
 
 def _whole(report: SizeReport, escape: Escape) -> Iterator[Section]:
     """Yield the law, the exam and the prediction of each figure."""
+
+    def of_exam(write: Callable[[Exam, SizeFigure], str]) -> Callable[[tuple[SystemAtSize, SizeFigure]], str]:
+        return lambda each: MISSING if (exam := each[0].of.laws[each[1]].exam) is None else write(exam, each[1])
+
     for of in report.groups:
         columns: list[GridColumn[tuple[SystemAtSize, SizeFigure]]] = [
             ("system", False, lambda each: escape(each[0].of.system)),
             ("figure", False, lambda each: f"{each[1].title}, {each[1].unit}"),
             ("measured", False, lambda each: _measured(each[0].of, each[1])),
             ("law", False, lambda each: law_text(each[0].of.laws[each[1]].law, each[1])),
-            ("exam: predicted", True, lambda each: _examined(each[0].of.laws[each[1]], each[1])),
-            ("measured", True, lambda each: _exam_value(each[0].of.laws[each[1]], each[1])),
-            ("exam", False, lambda each: _verdict(each[0].of.laws[each[1]])),
-            (f"at {report.documents:,} (95 %)", True, lambda each: _predicted_text(*each)),
+            ("exam: predicted", True, of_exam(lambda exam, figure: bounded(exam.predicted, figure.scale))),
+            ("measured", True, of_exam(lambda exam, figure: number(exam.measured, figure.scale))),
+            ("exam", False, of_exam(lambda exam, _: "passed" if exam.passed else "failed")),
+            (f"at {report.documents:,} (95 %)", True, lambda each: bounded(each[0].figures[each[1]], each[1].scale)),
         ]
         rows = [(each, figure) for each in of.systems for figure in FIGURES]
         lead = f"{of.group.dataset} {of.group.scenario} {of.group.profile}"
@@ -277,18 +269,6 @@ def law_text(law: ScalingLaw | None, figure: SizeFigure) -> str:
         return MISSING
     constant, factor = f"{law.constant * figure.scale:.3g}", f"{law.factor * figure.scale:.3g} {law.growth.name}"
     return factor if not law.constant else constant if not law.factor else f"{constant} + {factor}"
-
-
-def _examined(law: ExaminedLaw, figure: SizeFigure) -> str:
-    return MISSING if law.exam is None else bounded(law.exam.predicted, figure.scale)
-
-
-def _exam_value(law: ExaminedLaw, figure: SizeFigure) -> str:
-    return MISSING if law.exam is None else number(law.exam.measured, figure.scale)
-
-
-def _verdict(law: ExaminedLaw) -> str:
-    return MISSING if law.exam is None else "passed" if law.exam.passed else "failed"
 
 
 def _record(report: SizeReport, group: SizeGroup, each: SystemAtSize, figure: SizeFigure) -> dict[str, Value]:

@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from harness.report.document import MISSING, Grid, Section
+from harness.report.document import MISSING, Grid, Section, message_at
 from harness.untrusted import MAX_TEXT, Text, escaped, one_line
 
 # Characters that mean something to TeX, or that its fonts turn into others (``<`` into a question mark).
@@ -271,14 +271,10 @@ def _parts(cells: Grid) -> Iterator[tuple[int, Sequence[str]]]:
 def _columns(cells: Grid) -> tuple[Sequence[_TableColumn], Sequence[int | None]]:
     """Return the setting of each column, and the column of each row's message."""
     rows = [[finished(cell) for cell in row] for row in cells.cells]
-    message = [_message(row, cells.keys) if cells.tones else None for row in rows]
+    # A message is in place of figures.
+    found = [message_at(row) if cells.tones else None for row in rows]
+    message = [place if place is not None and place >= cells.keys else None for place in found]
     return [_column(cells, rows, message, number) for number in range(len(cells.headers))], message
-
-
-def _message(row: Sequence[str], keys: int) -> int | None:
-    """Return the column of a row's message, which stands in place of at least three figures; ``None``: it has none."""
-    place = max((number for number, cell in enumerate(row) if cell), default=0)
-    return place if place >= keys and len(row) - place > 2 else None
 
 
 def _spanned(row: list[str]) -> list[str]:

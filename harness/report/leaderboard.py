@@ -28,17 +28,16 @@ from harness.errors import counted
 from harness.report import hardware, summary
 from harness.report.document import (
     MISSING,
-    MOST_LINES,
     Escape,
     Footnotes,
     GridColumn,
     ReportDocument,
     Section,
     Value,
-    at_most,
     bounded,
     column_of,
     digits,
+    few_lines,
     grid_of,
     joined_by_and,
     left_out_records,
@@ -115,7 +114,7 @@ def _answer(board: Leaderboard, escape: Escape) -> Section:
         *(f"not ranked: {escape(_left_out(left))}" for left in board.left_out[:2]),
         *summary.doubts([each.row for each in ranked], escape),
     ]
-    shown = (*at_most(lines, MOST_LINES - 1), "all columns, methods and notes: --wide")
+    shown = few_lines(lines, "all columns, methods and notes: --wide")
     return Section(lead=(heading,), grids=(grid_of(ranked, columns, keys=2),), notes=shown)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -17,16 +17,16 @@ from harness.errors import counted, listed
 from harness.estimate import Estimate, best_of
 from harness.report.document import (
     MISSING,
-    MOST_LINES,
     Escape,
     Grid,
     GridColumn,
     ReportDocument,
     Section,
     Value,
-    at_most,
     cut,
     digits,
+    few_lines,
+    grid_of,
     joined_by_and,
     lines_of_records,
     number,
@@ -79,9 +79,7 @@ def answer(made: LongDocuments, escape: Escape, width: int | None) -> Section:
 
     ``width``: of the terminal; columns that decide least are left out until the grids fit.
     """
-    grids = tuple(
-        narrowed(functools.partial(_grid, group, made.measure, escape), _DROPPED, width) for group in made.groups
-    )
+    grids = tuple(narrowed(_grid(group, made.measure, escape), _DROPPED, width) for group in made.groups)
     sentences = [_sentence(group, made.measure, escape) for group in made.groups]
     if len(sentences) > 2:
         sentences = [_counted(made)]
@@ -96,7 +94,7 @@ def answer(made: LongDocuments, escape: Escape, width: int | None) -> Section:
         else _nothing(made, escape)
     )
     pointer = "all columns, methods: --wide   picture: --format png -o DIR"
-    return Section(lead=(lead,), grids=grids, after=tuple(sentences), notes=(*at_most(notes, MOST_LINES - 1), pointer))
+    return Section(lead=(lead,), grids=grids, after=tuple(sentences), notes=few_lines(notes, pointer))
 
 
 def _counted(made: LongDocuments) -> str:
@@ -137,44 +135,41 @@ def _name(group: LongGroup, groups: Sequence[LongGroup]) -> str:
     return ", ".join(parts)
 
 
-def _grid(group: LongGroup, measure: str, escape: Escape, without: Sequence[str] = ()) -> Grid:
-    """Return each FirstP followed by its systems in order of gain; a system that is not compared says why."""
+def _grid(group: LongGroup, measure: str, escape: Escape) -> Grid:
+    """Return each FirstP followed by its systems in order of gain; a system that is not compared says why.
+
+    The line of a FirstP has no FirstP of its own, and every ratio is 1.
+    """
     columns: list[GridColumn[ReadingOn]] = [
         ("system", False, lambda each: system_name(each.row, escape)),
         (measure, True, lambda each: digits(each.row.measured(measure), ".3f")),
-        ("gain (95 %)", True, _points),
-        ("gain %", True, lambda each: digits(each.relative.value, "+.1f")),
+        ("gain (95 %)", True, lambda each: _points(each) if each.first else "FirstP"),
+        ("gain %", True, lambda each: digits(each.relative.value, "+.1f") if each.first else ""),
         *(_ratio_column(axis.name) for axis in RATIOS),
         ("", False, _remark),
     ]
-    kept = [column for column in columns if column[0] not in without]
-    headers = [header for header, _, _ in kept]
     ranked = sorted(group.systems, key=_by_gain)
-    lines: list[tuple[tuple[str, ...], str]] = []
+    lines: list[ReadingOn] = []
     for first in sorted(group.firsts, key=lambda row: min(_by_gain(each) for each in ranked if each.first is row)):
-        lines.append((_first_line(first, measure, headers, escape), ""))
-        own = [each for each in ranked if each.first is first and each.reason is None]
-        lines += [
-            (tuple(cell(each) for _, _, cell in kept), tone(each.row, good="front" in _remark(each))) for each in own
-        ]
-    empty = [""] * (len(headers) - 2)
-    lines += [
-        ((system_name(each.row, escape), escape(_why(each)), *empty), BAD) for each in ranked if each.reason is not None
-    ]
-    numeric = tuple(right for _, right, _ in kept)
-    cells, tones = zip(*lines, strict=True)
-    return Grid(escape(_caption(group)), tuple(headers), numeric, cells, tones=tones)
+        lines += [ReadingOn(first, None), *(each for each in ranked if each.first is first and each.reason is None)]
+    lines += [each for each in ranked if each.reason is not None]
+    return grid_of(
+        lines,
+        columns,
+        caption=escape(_caption(group)),
+        tones=map(_tone, lines),
+        message=lambda each: each.reason and escape(_why(each)),
+    )
+
+
+def _tone(each: ReadingOn) -> str:
+    if each.reason is not None:
+        return BAD
+    return tone(each.row, good="front" in _remark(each)) if each.first else ""
 
 
 def _by_gain(each: ReadingOn) -> float:
     return math.inf if each.relative.value is None else -each.relative.value
-
-
-def _first_line(row: Row, measure: str, headers: Sequence[str], escape: Escape) -> tuple[str, ...]:
-    """Return a FirstP's cells: every ratio is 1."""
-    own = {measure: digits(row.measured(measure), ".3f"), "gain (95 %)": "FirstP", "": row.validity.doubt}
-    ratios = dict.fromkeys(_HEADERS.values(), "1")
-    return (system_name(row, escape), *((own | ratios).get(header, "") for header in headers[1:]))
 
 
 def _why(each: ReadingOn) -> str:
@@ -203,7 +198,7 @@ def _points(each: ReadingOn) -> str:
 def _ratio_column(name: str) -> GridColumn[ReadingOn]:
     def cell(each: ReadingOn) -> str:
         value = each.ratios.get(name, Estimate(None)).value
-        return MISSING if value is None else f"{number(value)}x"
+        return "1" if each.first is None else MISSING if value is None else f"{number(value)}x"
 
     return _HEADERS[name], True, cell
 
@@ -239,20 +234,18 @@ def _sentence(group: LongGroup, measure: str, escape: Escape) -> str:
 
 def _notes(made: LongDocuments, escape: Escape) -> Iterator[str]:
     """Yield, once for each reason, which systems or ratios are missing."""
-    missing: dict[str, dict[str, dict[str, None]]] = {}
+    missing: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for group in made.groups:
         for each in group.systems:
             for axis in RATIOS if each.reason is None else ():
                 ratio = each.ratios[axis.name]
                 # A single stage has no score to tell apart.
                 if ratio.value is None and axis.name != "score":
-                    missing.setdefault(ratio.reason or "not measured", {}).setdefault(each.row.system, {})[
-                        axis.label
-                    ] = None
+                    missing[ratio.reason or "not measured"][each.row.system].append(axis.label)
     for reason, systems in missing.items():
         (first, labels), *others = systems.items()
         more = f" and {len(others)} more" if others else ""
-        yield escape(f"no ratio of {' and '.join(labels)} for {first}{more}: {reason}")
+        yield escape(f"no ratio of {' and '.join(dict.fromkeys(labels))} for {first}{more}: {reason}")
     if made.unnamed and made.groups:
         yield escape(f"no FirstP named ([firstp] of the suite), so not compared: {listed(made.unnamed)}")
 
@@ -272,21 +265,16 @@ def _sections(made: LongDocuments, escape: Escape) -> Iterator[Section]:
 
 
 def _mean_gains(means: Sequence[MeanGain], escape: Escape) -> Section:
-    cells = tuple(
-        (
-            escape(mean.system),
-            escape(mean.scenario),
-            escape(mean.profile),
-            str(len(mean.datasets)),
-            f"{mean.percent:+.1f}",
-        )
-        for mean in means
-    )
-    headers = ("system", "scenario", "hardware profile", "datasets", "mean gain %")
-    grid = Grid("", headers, (False, False, False, True, True), cells)
+    columns: list[GridColumn[MeanGain]] = [
+        ("system", False, lambda mean: escape(mean.system)),
+        ("scenario", False, lambda mean: escape(mean.scenario)),
+        ("hardware profile", False, lambda mean: escape(mean.profile)),
+        ("datasets", True, lambda mean: str(len(mean.datasets))),
+        ("mean gain %", True, lambda mean: f"{mean.percent:+.1f}"),
+    ]
     return Section(
         title="Mean gain over datasets",
-        grids=(grid,),
+        grids=(grid_of(means, columns),),
         notes=("Each dataset counts once. Compare only systems of the same datasets; the mean has no test.",),
     )
 

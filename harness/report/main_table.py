@@ -46,14 +46,13 @@ def table_document(table: Table) -> ReportDocument:
 def table_content(table: Table) -> dict[str, Any]:
     """Return all of a table; of an isolation the name, as results store it."""
     content = dataclasses.asdict(table)
-    isolations = [row.isolation.name for row in table.rows] + [null.isolation.name for null in table.overhead]
-    for written, name in zip((*content["rows"], *content["overhead"]), isolations, strict=True):
-        written["isolation"] = name
-    for written in content["rows"]:
-        del written["carbon"]["cases"]  # up to 64 numbers, whose ends are the range
     for written, row in zip(content["rows"], table.rows, strict=True):
+        written["isolation"] = row.isolation.name
+        del written["carbon"]["cases"]  # up to 64 numbers, whose ends are the range
         if row.isolation.attached:
             written |= {"cpus": None, "gpus": None, "memory_limit_bytes": None}
+    for written, null in zip(content["overhead"], table.overhead, strict=True):
+        written["isolation"] = null.isolation.name
     return content
 
 

@@ -7,23 +7,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.analysis import other_machines
-from harness.analysis.other_machines import MIN_MACHINES, AcrossMachines, CellOfMachines, Read
+from harness.analysis.other_machines import MIN_MACHINES, AcrossMachines, CellOfMachines
 from harness.analysis.paired_differences import LATENCY
-from harness.analysis.table import Row, Table
+from harness.analysis.table import Table
 from harness.errors import UsageError, counted, nearest_or_known
 from harness.estimate import CONFIDENCE, Varies
 from harness.report import row_figures
 from harness.report.columns import Kind
 from harness.report.document import (
     MISSING,
-    MOST_LINES,
     Escape,
     GridColumn,
     ReportDocument,
     Section,
     Value,
-    at_most,
     bounded,
+    few_lines,
     grid_of,
     joined_by_and,
     lines_of_records,
@@ -100,7 +99,7 @@ def pool(table: Table, cells: Sequence[CellOfMachines], named_reference: str = "
         and not figure.ends_alone
         # Of the costs by the hour, the one by the model of the row's scenario.
         and (figure.alias == row_figures.COST or (Place.WIDE in figure.places and figure.prices is not Prices.HOUR))
-        and any(reader(figure)(row) for row in rows)
+        and any(map(figure.number, rows))
     )
     groups = defaultdict(list)
     for cell in cells:
@@ -132,7 +131,7 @@ def _group(
     found = {
         (cell, figure): other_machines.across(
             cell,
-            reader(figure),
+            figure.number,
             reference=reference if figure.varies.of_machine else None,
             # The canary ran around the trials, not around the build.
             by_work=figure.varies in (Varies.CLOCK, Varies.CPU) and figure.unit in ("s", "ms"),
@@ -141,16 +140,6 @@ def _group(
         for figure in figures
     }
     return PooledGroup(dataset, scenario, profile, reference, found)
-
-
-def reader(figure: Figure) -> Read:
-    """Return a function that reads a figure as a number."""
-
-    def read(row: Row) -> float | None:
-        value = figure.value(row)
-        return float(value) if isinstance(value, int | float) else None
-
-    return read
 
 
 def check(cells: Sequence[CellOfMachines], named_reference: str) -> None:
@@ -209,7 +198,7 @@ def _answer(pooled: PooledResults, escape: Escape) -> Iterator[Section]:
         yield Section(
             lead=(escape(f"{group.dataset} {group.scenario} {group.profile}, on another machine (95 %)"),),
             grids=(grid_of(group.cells, columns),),
-            notes=tuple(at_most(notes, MOST_LINES)) if group is pooled.groups[-1] else (),
+            notes=few_lines(notes) if group is pooled.groups[-1] else (),
         )
 
 

@@ -91,21 +91,17 @@ def plan_document(
         groups.setdefault((cell.suite, cell.system, cell.dataset, cell.scenario), []).append(plan)
     several = len({scenario for *_, scenario in groups}) > 1
     suites = len({suite for suite, *_ in groups}) > 1
-    money: GridColumn[Sequence[CellPlan]] | None = ("US$", True, _usd) if priced else None
 
     def answer(escape: Escape) -> tuple[Section]:
-        scenario: GridColumn[Sequence[CellPlan]] | None = (
-            ("scenario", False, lambda each: each[0].cell.scenario) if several else None
-        )
         columns: tuple[GridColumn[Sequence[CellPlan]] | None, ...] = (
             ("system", False, lambda each: escape(system_words(each[0].cell.system))),
             ("dataset", False, lambda each: escape(each[0].cell.dataset)),
-            scenario,
+            ("scenario", False, lambda each: each[0].cell.scenario) if several else None,
             ("cells", True, lambda each: str(len(each))),
             ("jobs", True, lambda each: f"{_sum(each, 'done'):,.0f} of {_sum(each, 'jobs'):,.0f}"),
             ("index build", True, lambda each: _time(_sum(each, "build_s"), each)),
             ("timing", True, lambda each: _time(_sum(each, "timing_s"), each)),
-            money,
+            ("US$", True, _usd) if priced else None,
         )
         shown = list(groups.values())
         further = f"{len(shown) - _MOST_ROWS} more rows: --wide" if len(shown) > _MOST_ROWS else ""

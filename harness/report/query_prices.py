@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -19,14 +18,13 @@ from harness.pricing.serverless import ServerlessQuote
 from harness.report.bill import place_name
 from harness.report.document import (
     MISSING,
-    MOST_LINES,
     Escape,
     Grid,
     GridColumn,
     ReportDocument,
     Section,
-    at_most,
     bounded,
+    few_lines,
     grid_of,
     joined_by_and,
     left_out_records,
@@ -89,7 +87,7 @@ def _sections(
     for position, (place, priced) in enumerate(groups.items()):
         words = (place_name(place, list(groups)), "US$ per million queries", "" if position else prices)
         title = ", ".join(filter(None, words))
-        grid = narrowed(functools.partial(_prices, priced, escape), _DROPPED, width)
+        grid = narrowed(_prices(priced, escape), _DROPPED, width)
         grids = (grid, *([_offers(priced, escape)] if wide else []))
         yield Section(lead=(escape(title),), grids=tuple(grid for grid in grids if grid.cells))
     models = tuple(f"{model.name}: {model.formula if wide else model.meaning}." for model in cost.MODELS)
@@ -101,15 +99,14 @@ def _sections(
         *map(escape, _failed(table)),
         *doubts(rows, escape, ()),
     ]
-    shown = lines if wide else at_most(lines, MOST_LINES - 1)
-    yield Section(after=tuple(map(escape, models)), notes=(*shown, *([] if wide else [_POINTER])))
+    yield Section(after=tuple(map(escape, models)), notes=tuple(lines) if wide else few_lines(lines, _POINTER))
 
 
 def _every(groups: Groups) -> list[QueryPrices]:
     return [one for priced in groups.values() for one in priced]
 
 
-def _prices(priced: Sequence[QueryPrices], escape: Escape, without: Sequence[str] = ()) -> Grid:
+def _prices(priced: Sequence[QueryPrices], escape: Escape) -> Grid:
     columns: list[GridColumn[QueryPrices] | None] = [
         ("system", False, lambda one: system_name(one.row, escape)),
         ("hardware", False, lambda one: escape(hardware(one.row))),
@@ -120,7 +117,7 @@ def _prices(priced: Sequence[QueryPrices], escape: Escape, without: Sequence[str
         ("serverless offer", False, lambda one: escape(_offer(one))),
         ("", False, lambda one: one.row.validity.doubt),
     ]
-    return grid_of(priced, [column for column in columns if column is not None and column[0] not in without])
+    return grid_of(priced, columns)
 
 
 def _offer(one: QueryPrices) -> str:

@@ -11,17 +11,16 @@ from harness.errors import counted, listed
 from harness.estimate import best_of
 from harness.report.document import (
     MISSING,
-    MOST_LINES,
     Escape,
     Grid,
     GridColumn,
     ReportDocument,
     Section,
     Value,
-    at_most,
     bounded,
     cut,
     digits,
+    few_lines,
     grid_of,
     joined_by_and,
     lines_of_records,
@@ -69,14 +68,9 @@ def answer(found: RecallTable, escape: Escape, width: int | None) -> Section:
 
     ``width``: of the terminal; columns that decide least are left out until the grid fits.
     """
-    notes = (*at_most([*_notes(found, escape)], MOST_LINES - 1), "methods: --wide   by query: --format json")
-    columns = _columns(found, escape, wide=False)
-
-    def grid(without: Sequence[str]) -> Grid:
-        kept = [column for column in columns if not column[0].startswith(tuple(without))]
-        return _grid(found.pairs, kept, escape)
-
-    return replace(_section(found, escape, columns, notes), grids=(narrowed(grid, _DROPPED, width),))
+    notes = few_lines(_notes(found, escape), "methods: --wide   by query: --format json")
+    section = _section(found, escape, _columns(found, escape, wide=False), notes)
+    return replace(section, grids=(narrowed(section.grids[0], _DROPPED, width),))
 
 
 def _section(

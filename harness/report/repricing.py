@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from operator import attrgetter
 
-from harness.analysis import row_pricing
 from harness.analysis.reprice import (
     CHEAPEST,
     METERED,
@@ -22,7 +21,7 @@ from harness.analysis.reprice import (
 from harness.analysis.table import Price, Row
 from harness.errors import counted
 from harness.report import hardware
-from harness.report.columns import optional
+from harness.report.columns import reader
 from harness.report.document import (
     MISSING,
     MOST_LINES,
@@ -45,7 +44,7 @@ from harness.report.document import (
 from harness.report.figures import Figure
 from harness.report.groups import group_words
 from harness.report.main_table import name_columns, profile_column
-from harness.report.row_figures import THROUGHPUT, all_columns, carbon_cell, priced_by_hour, priced_from
+from harness.report.row_figures import THROUGHPUT, all_columns, carbon_cell, priced_from
 
 # Version of the JSON and CSV.
 REPRICE_VERSION = 1
@@ -53,7 +52,6 @@ REPRICE_VERSION = 1
 _MOST = 50
 # The fields of a change that are priced rows.
 _WAYS = ("before", "same", "cheapest_before", "cheapest")
-_OTHER_WAYS = {TOKENS: ("tokens_before", "tokens"), METERED: ("metered_before", "metered")}
 _CARBON_WAYS = ("carbon_before", "carbon")
 
 
@@ -82,9 +80,9 @@ def _answer(repricing: Repricing, escape: Escape) -> Section:
         ("change", True, lambda change: _percent(*change.pairs[SAME])),
     ]
     grids: tuple[Grid, ...] = (grid_of(repricing.changes, columns, keys=len(keys)),)
-    for way, others in _other_columns(repricing):  # grids of their own: one grid would be wider than a terminal
+    for way, name, dates in _other_ways(repricing):  # grids of their own: one grid would be wider than a terminal
         priced = [change for change in repricing.changes if None not in [each.cost.value for each in change.pairs[way]]]
-        named = [*(column_of(column, attrgetter("row")) for column in keys), *others]
+        named = [*(column_of(column, attrgetter("row")) for column in keys), *_other_columns(way, name, dates)]
         grids = (*grids, grid_of(priced, named, keys=len(keys))) if priced else grids
     if repricing.carbon_dates:
         named = [*(column_of(column, attrgetter("row")) for column in keys), *_carbon_columns(repricing)]
@@ -136,13 +134,6 @@ def _rows(repricing: Repricing, notes: Footnotes) -> Grid:
 
         return cell
 
-    def priced_at(figure: Figure, heading: str, way: str) -> GridColumn[RowChange]:
-        return (
-            f"{figure.title}, {heading}",
-            True,
-            lambda change: figure.written(figure.estimate(_on_machine(change, way))),
-        )
-
     def fact(figure: Figure) -> GridColumn[RowChange]:
         plain = replace(figure, bounds="", header="")
         return plain.wide_header, True, lambda change: plain.written(plain.estimate(change.row))
@@ -169,49 +160,28 @@ def _rows(repricing: Repricing, notes: Footnotes) -> Grid:
         (f"cheapest type {now} (US$/h)", False, instance("cheapest")),
         (f"US$ (interval), cheapest {now}", True, cost("cheapest")),
         ("change, cheapest types", True, lambda change: _percent(*change.pairs[CHEAPEST])),
-        *(
-            priced_at(figure, heading, way)
-            for figure in priced_by_hour()
-            for heading, way in _headings(before, now, moved=moved)
-        ),
         ("rank: same instance, cheapest types", False, _ranks),
-        *(column for _, others in _other_columns(repricing) for column in others),
+        *(column for each in _other_ways(repricing) for column in _other_columns(*each)),
         *_carbon_columns(repricing),
         ("validity", False, lambda change: change.row.validity.value),
     ]
     return grid_of(changes, columns, caption=caption, keys=len(keys) + 1)
 
 
-def _headings(before: str, now: str, *, moved: bool) -> list[tuple[str, str]]:
-    """Return the headings of the ways of a change."""
-    return [
-        (before, "before"),
-        (f"same instance {now}", "same"),
-        *([(f"cheapest {before}", "cheapest_before")] if moved else []),
-        (f"cheapest {now}", "cheapest"),
-    ]
+def _other_ways(repricing: Repricing) -> list[tuple[str, str, tuple[str, ...]]]:
+    """Return tokens and serverless offers, where some row has such a cost: the way, its name, and both dates."""
+    ways = ((TOKENS, "tokens", repricing.token_dates), (METERED, "metered", repricing.serverless_dates))
+    return [each for each in ways if each[2]]
 
 
-def _other_columns(repricing: Repricing) -> Iterator[tuple[str, list[GridColumn[RowChange]]]]:
-    """Yield what tokens, and queries at serverless offers, cost at both dates; nothing where no row has such a cost."""
-    every = ((TOKENS, "tokens", repricing.token_dates), (METERED, "metered", repricing.serverless_dates))
-    for way, name, dates in every:
-        if dates:
-            yield (
-                way,
-                [
-                    *(_other_cost(f"{name} US$/1M, {date}", way, side) for side, date in enumerate(dates)),
-                    _other_change(f"change, {name}", way),
-                ],
-            )
+def _other_columns(way: str, name: str, dates: tuple[str, ...]) -> list[GridColumn[RowChange]]:
+    """Return what tokens, or queries at serverless offers, cost at both dates."""
 
+    def cost(side: int) -> Callable[[RowChange], str]:
+        return lambda change: number(change.pairs[way][side].cost.value)
 
-def _other_cost(heading: str, way: str, side: int) -> GridColumn[RowChange]:
-    return heading, True, lambda change: number(change.pairs[way][side].cost.value)
-
-
-def _other_change(heading: str, way: str) -> GridColumn[RowChange]:
-    return heading, True, lambda change: _percent(*change.pairs[way])
+    costs = [(f"{name} US$/1M, {date}", True, cost(side)) for side, date in enumerate(dates)]
+    return [*costs, (f"change, {name}", True, lambda change: _percent(*change.pairs[way]))]
 
 
 def _carbon_columns(repricing: Repricing) -> list[GridColumn[RowChange]]:
@@ -292,7 +262,12 @@ def _csv_columns(repricing: Repricing) -> list[tuple[str, Callable[[RowChange], 
         *facts(*repricing.measures, "latency_mean_ms", "throughput_qps"),
         ("cost_model", lambda change: cost_model(change.row)),
         *(column for way in _WAYS for column in _csv_prices(way, before if way.endswith("before") else now)),
-        *(column for way, date in _other_dates(repricing) for column in _csv_other(way, date)),
+        *(
+            column
+            for _, name, dates in _other_ways(repricing)
+            for way, date in zip((f"{name}_before", name), dates, strict=True)
+            for column in _csv_other(way, date)
+        ),
         *(column for way in zip(_CARBON_WAYS, repricing.carbon_dates, strict=False) for column in _csv_carbon(*way)),
         *facts("key", "stand_in", *(["origin"] if merged else [])),
     ]
@@ -302,32 +277,15 @@ def _csv_prices(way: str, date: str) -> list[tuple[str, Callable[[RowChange], Va
     priced: Callable[[RowChange], PricedRow] = attrgetter(way)
     return [
         (f"{way}_price_date", lambda _: date),
-        (f"{way}_instance_type", optional(f"{way}.price", "instance_type")),
-        (f"{way}_price_usd_per_hour", optional(f"{way}.price", "usd_per_hour")),
-        (f"{way}_substitutes", optional(f"{way}.price", "substitutes")),
+        (f"{way}_instance_type", reader(f"{way}.price.instance_type")),
+        (f"{way}_price_usd_per_hour", reader(f"{way}.price.usd_per_hour")),
+        (f"{way}_substitutes", reader(f"{way}.price.substitutes")),
         (f"{way}_usd_per_million_queries", attrgetter(f"{way}.cost.value")),
         (f"{way}_usd_per_million_queries_low", attrgetter(f"{way}.cost.low")),
         (f"{way}_usd_per_million_queries_high", attrgetter(f"{way}.cost.high")),
         (f"{way}_rank", attrgetter(f"{way}.rank")),
         (f"{way}_note", lambda change: priced(change).note or priced(change).cost.reason),
-        *((f"{way}_{figure.name}", _read_priced(figure, way)) for figure in priced_by_hour()),
     ]
-
-
-def _read_priced(figure: Figure, way: str) -> Callable[[RowChange], Value]:
-    return lambda change: figure.value(_on_machine(change, way))
-
-
-def _on_machine(change: RowChange, way: str) -> Row:
-    """Return a change's row with the machine of one way."""
-    priced: PricedRow = getattr(change, way)
-    return row_pricing.on_machine(change.row, priced.price, priced.note)
-
-
-def _other_dates(repricing: Repricing) -> Iterator[tuple[str, str]]:
-    """Yield the fields of a change that hold token and serverless costs, each with its date."""
-    yield from zip(_OTHER_WAYS[TOKENS], repricing.token_dates, strict=False)
-    yield from zip(_OTHER_WAYS[METERED], repricing.serverless_dates, strict=False)
 
 
 def _csv_other(way: str, date: str) -> list[tuple[str, Callable[[RowChange], Value]]]:

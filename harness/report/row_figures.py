@@ -6,12 +6,13 @@ To add a figure, add its entry to a block of ``FIXED``; the entry's ``read`` is 
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from harness.analysis import notes, row_pricing
-from harness.analysis.table import OTHER, Row, Table, Timing, Validity
+from harness.analysis.table import OTHER, Row, Table, Validity
 from harness.estimate import INTERVAL_MIN_QUERIES, Estimate, Varies
 from harness.pricing import carbon, cost, token_prices
 from harness.report import foreign_figures
@@ -34,7 +35,17 @@ from harness.report.figures import (
     fixed,
 )
 from harness.report.hardware import other_machine_mark
-from harness.report.stage_figures import COUNTS, DETAIL, LIKE, of_count, of_selectivity, second_stage, share_of
+from harness.report.stage_figures import (
+    COUNTS,
+    DETAIL,
+    LIKE,
+    latency_detail,
+    of_count,
+    of_selectivity,
+    second_stage,
+    share_of,
+    timings,
+)
 from harness.report.update_figures import UPDATES
 
 _NONE = Estimate(None)
@@ -74,24 +85,9 @@ def _measure(name: str) -> Figure:
     return figure_of(name, "", meaning, _of("measures", name), **more)
 
 
-def _timings(name: str, label: str, meaning: str, get: Callable[[Row], Timing | None]) -> tuple[Figure, ...]:
-    """Return the mean and the median of a stage or of service time."""
-
-    def timing(short: str, word: str, field: str) -> Figure:
-        read = operator.attrgetter(field)
-        return _latency_detail(
-            f"{name}_{short}_ms",
-            f"{label}: {word}",
-            f"{meaning}: {word}",
-            lambda row: (t := get(row)) and read(t).value,
-        )
-
-    return timing("mean", "mean", "mean_s"), timing("p50", "median", "p50_s")
-
-
 def _stage(name: str) -> tuple[Figure, ...]:
     meaning = "time that no stage counts" if name.rpartition(".")[2] == OTHER else STAGE
-    return _timings(f"stage_{name}", f"stage {name}", meaning, lambda row: row.latency.stages_s.get(name))
+    return timings(f"stage_{name}", f"stage {name}", meaning, lambda row: row.latency.stages_s.get(name))
 
 
 def _interval_parts(name: str, key: str) -> tuple[Figure, ...]:
@@ -111,19 +107,15 @@ def _at_most(name: str, share: str) -> Figure:
     """Return LoadGen's upper bound of a percentile (confidence 0.99)."""
     meaning = f"latency: {share} of similar queries take at most this (LoadGen's rule, confidence 0.99)"
     label = f"{name} at most (confidence 0.99)"
-    return _latency_detail(f"{name}_at_most_ms", label, meaning, _of("latency.at_most_s", name))
+    return latency_detail(f"{name}_at_most_ms", label, meaning, _of("latency.at_most_s", name))
 
 
 def _deviation(name: str, cause: str) -> Figure:
     """Return a variance component's standard deviation."""
     label = f"standard deviation by {name}"
-    return _latency_detail(
+    return latency_detail(
         f"sd_{name}_ms", label, f"standard deviation of latency {cause}", _of("latency.spread_s", name)
     )
-
-
-def _latency_detail(name: str, label: str, meaning: str, read: Callable[[Row], Any]) -> Figure:
-    return figure_of(name, "ms", meaning, read, 1e3, label=label, optional=True, places=DETAIL)
 
 
 def _is_open(row: Row) -> bool:
@@ -384,7 +376,7 @@ FIXED: dict[str, tuple[Figure, ...]] = {
         _deviation("trial", "between the trials of a job"),
         _deviation("job", "between jobs, which are fresh processes"),
         _deviation("residual", "not explained by query, trial or job"),
-        *_timings("service", "service time", "service time of an open loop", lambda row: row.latency.service_s),
+        *timings("service", "service time", "service time of an open loop", lambda row: row.latency.service_s),
     ),
     "sweeps": (
         fact("swept_system", "swept system or curve, of a point of one", "sweep.system"),
@@ -506,40 +498,48 @@ def _blocks(
     return blocks
 
 
-def _of_table(table: Table) -> dict[str, tuple[Figure, ...]]:
-    blocks = _blocks(
-        table.measures,
+def _of_table(table: Table, measures: Sequence[str] = (), counts: Iterable[str] = ()) -> dict[str, tuple[Figure, ...]]:
+    """Return the blocks of a table's rows, with all counts that rows have and some more."""
+    return _blocks(
+        measures or table.measures,
         sorted({name for row in table.rows for name in row.latency.stages_s}),
-        {name for row in table.rows for name in row.counts},
+        {*counts, *(name for row in table.rows for name in row.counts)},
         next((found[0] for row in table.rows if (found := row.gain(table.measures))), ""),
         sorted({name for row in table.rows for name in row.latency.selectivity_s}, key=share_of),
         table.foreign,
     )
-    kinds = {name for name, applies in _KINDS.items() if any(map(applies, table.rows))}
-    return {name: block for name, block in blocks.items() if name in kinds or name not in _KINDS}
+
+
+def _present(table: Table) -> dict[str, tuple[Figure, ...]]:
+    """Return the blocks of a table without those of kinds that no row is of."""
+    absent = {name for name, applies in _KINDS.items() if not any(map(applies, table.rows))}
+    return {name: block for name, block in _of_table(table).items() if name not in absent}
 
 
 def table_figures(table: Table, place: Place) -> tuple[Figure, ...]:
     """Return the figures of a table's rows that are shown in a place, in the order of people."""
-    blocks = _of_table(table)
-    every = (figure for name in _OF_PEOPLE for figure in blocks.get(name, ()) if place in figure.places)
+    blocks = _present(table)
     return tuple(
         figure
-        for figure in every
-        if any(map(figure.applies, table.rows))
-        and not (figure.optional and all(figure.value(row) is None for row in table.rows))
+        for name in _OF_PEOPLE
+        for figure in blocks.get(name, ())
+        if place in figure.places and figure.is_of(table.rows)
     )
 
 
 def table_columns(table: Table) -> tuple[Column[Row], ...]:
     """Return the columns of a table for programs."""
-    return _columns(_of_table(table))
+    return _columns(_present(table))
+
+
+def every_fixed() -> Iterator[Figure]:
+    """Return the figures that do not depend on the table."""
+    return itertools.chain.from_iterable(FIXED.values())
 
 
 @functools.cache
 def _fixed_columns() -> dict[str, Column[Row]]:
-    figures = (figure for block in FIXED.values() for figure in block)
-    return {column.name: column for figure in figures for column in figure.columns()}
+    return {column.name: column for figure in every_fixed() for column in figure.columns()}
 
 
 def facts(row: Row, *names: str) -> dict[str, Value]:
@@ -564,13 +564,7 @@ def _columns(blocks: Mapping[str, Sequence[Figure]]) -> tuple[Column[Row], ...]:
 
 def all_figures(table: Table, measures: Sequence[str] = ()) -> tuple[Figure, ...]:
     """Return the figures that any row may have, in the order of people; ``measures``: by default the table's."""
-    present = _of_table(table)
-    blocks = {
-        **_blocks(measures or table.measures, (), COUNTS),
-        **{name: present[name] for name in ("stages", "filters", "foreign")},
-    }
-    own = {figure.name for figure in blocks["work"]}
-    blocks["work"] += tuple(figure for figure in present["work"] if figure.name not in own)
+    blocks = _of_table(table, measures, COUNTS)
     return tuple(figure for name in _OF_PEOPLE for figure in blocks[name])
 
 
@@ -581,13 +575,7 @@ def work(row: Row) -> tuple[Figure, ...]:
 
 def untold() -> tuple[Figure, ...]:
     """Return the figures that have a paragraph of their own in an explanation of a row."""
-    return tuple(each for block in FIXED.values() for each in block if Place.EXPLAIN in each.places and not each.told)
-
-
-def priced_by_hour() -> tuple[Figure, ...]:
-    """Return the figures that the price of an instance's hour multiplies, besides the costs that a repricing ranks."""
-    every = (figure for block in FIXED.values() for figure in block)
-    return tuple(figure for figure in every if figure.prices is Prices.HOUR and figure.told != _TOLD_COST)
+    return tuple(each for each in every_fixed() if Place.EXPLAIN in each.places and not each.told)
 
 
 def priced_from(measures: Sequence[str]) -> tuple[Figure, ...]:

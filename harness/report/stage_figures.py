@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from harness.analysis import notes
-from harness.analysis.table import Row
+from harness.analysis.table import Row, Timing
 from harness.estimate import Estimate, Varies
 from harness.report.columns import Kind
 from harness.report.document import MISSING, Footnotes, number
@@ -76,26 +76,36 @@ def share_of(name: str) -> float:
 
 def of_selectivity(name: str) -> tuple[Figure, ...]:
     """Return mean and median latency of the queries whose filters let up to this share of the documents through."""
-    meaning, prefix = (
+    mean, median = timings(
+        f"selectivity_{name.partition(' ')[0]}",
+        f"latency with filters up to {name}",
         f"latency of queries whose filters let up to {name} of the documents through",
-        name.partition(" ")[0],
+        lambda row: row.latency.selectivity_s.get(name),
+        header=f"up to {name} filtered, ms ({{}})",
     )
+    return replace(mean, places=DETAIL | {Place.WIDE}), median
 
-    def figure(short: str, word: str, field: str, places: frozenset[Place]) -> Figure:
-        read = operator.attrgetter(field)
-        return figure_of(
-            f"selectivity_{prefix}_{short}_ms",
-            "ms",
+
+def timings(
+    name: str, label: str, meaning: str, get: Callable[[Row], Timing | None], header: str = ""
+) -> tuple[Figure, Figure]:
+    """Return the mean and the median of a stage, of service time, or of some queries; ``header`` takes these words."""
+
+    def timing(short: str, word: str, field: str) -> Figure:
+        return latency_detail(
+            f"{name}_{short}_ms",
+            f"{label}: {word}",
             f"{meaning}: {word}",
-            lambda row: (timing := row.latency.selectivity_s.get(name)) and read(timing).value,
-            1e3,
-            label=f"latency with filters up to {name}: {word}",
-            header=f"up to {name} filtered, ms ({word})",
-            optional=True,
-            places=places,
+            lambda row: (found := get(row)) and getattr(found, field).value,
+            header.format(word),
         )
 
-    return figure("mean", "mean", "mean_s", DETAIL | {Place.WIDE}), figure("p50", "median", "p50_s", DETAIL)
+    return timing("mean", "mean", "mean_s"), timing("p50", "median", "p50_s")
+
+
+def latency_detail(name: str, label: str, meaning: str, read: Callable[[Row], Any], header: str = "") -> Figure:
+    """Return a latency that would crowd the wide table."""
+    return figure_of(name, "ms", meaning, read, 1e3, label=label, header=header, optional=True, places=DETAIL)
 
 
 def of_count(name: str) -> tuple[Figure, ...]:

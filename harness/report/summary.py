@@ -28,8 +28,8 @@ from harness.report.document import (
     Escape,
     Grid,
     Section,
-    at_most,
     digits,
+    few_lines,
     joined_by_and,
     left_out_records,
     number,
@@ -119,12 +119,12 @@ def summary_section(
     sentence_lines = (*answers(table, compare, first, escape, view.currency), *reranking(table, first, escape))
     sentence_lines += () if view.currency is USD else tuple(map(escape, notes.of_carbon(rows)))
     built = build_doubts(rows, escape) if BUILD in view.columns else []
-    room = MOST_LINES - len(pointers) - len(sentence_lines)
     # Notes that begin with a measure say why it is missing.
     told = (*(f"{name}: " for name in table.measures), *notes.FOREMOST)
     first_lines = map(escape, (*left_out_records(table), *(note for note in table.notes if note.startswith(told))))
-    lines = (*at_most([*first_lines, *built, *doubts(rows, escape, shown)], room, view.rest), *pointers)
-    return Section(lead=(lead,), grids=grids, after=sentence_lines, notes=lines)
+    lines = (*first_lines, *built, *doubts(rows, escape, shown))
+    few = few_lines(lines, *pointers, most=MOST_LINES - len(sentence_lines), rest=view.rest)
+    return Section(lead=(lead,), grids=grids, after=sentence_lines, notes=few)
 
 
 def paper_section(table: Table, escape: Escape, fitting: Callable[[Grid], bool]) -> Section:
@@ -139,8 +139,8 @@ def paper_section(table: Table, escape: Escape, fitting: Callable[[Grid], bool])
     rows = _sorted(table, table.measures, view)
     heading, (grid,), shown = _grid(rows, columns, escape, fitting, view.currency)
     caption = ", ".join(part for part in (*heading, *_common(rows, table, escape, view.currency)) if part)
-    lines = at_most([*map(escape, left_out_records(table)), *doubts(rows, escape, shown)], MOST_LINES - 1, view.rest)
-    return Section(grids=(replace(grid, caption=caption),), notes=(escape(_PAPER), *lines))
+    lines = (escape(_PAPER), *map(escape, left_out_records(table)), *doubts(rows, escape, shown))
+    return Section(grids=(replace(grid, caption=caption),), notes=few_lines(lines, rest=view.rest))
 
 
 def _pointers(columns: Sequence[Figure], shown: Sequence[Figure], view: SummaryView) -> tuple[str, ...]:
@@ -217,8 +217,7 @@ def _chosen(table: Table, measures: Sequence[str], escape: Escape, view: Summary
         for column in columns.values()
         if (Place.FIRST in column.places or column.alias == view.currency.column)
         and column.alias not in left_out
-        and any(map(column.applies, table.rows))
-        and not (column.optional and all(column.value(row) is None for row in table.rows))
+        and column.is_of(table.rows)
     )
 
 
@@ -467,12 +466,9 @@ def doubts(rows: Sequence[Row], escape: Escape, shown: Sequence[Figure] | None =
     first = [*_unfinished(rows), *notes.not_comparable(rows), *notes.of_judgements(rows), *notes.of_data(rows)]
     last = [*notes.of_first_stages(rows), *notes.of_recordings(rows)]
     (first if all(row.isolation.attached for row in rows) else last)[:0] = _without_cost(rows)
-    lines = [*map(escape, (*first, *_dashes(rows, shown), *notes.of_null(rows), *stand_ins(rows), *last))]
-    for validity, who, why, remedy in _by_remedy(
-        rows, lambda row: row.findings, lambda cause: causes.TEXTS[cause].advice
-    ):
-        lines.append(escape(f"{validity.value}: {who} ({why}). {remedy}"))
-    return lines
+    remedies = _by_remedy(rows, lambda row: row.findings, lambda cause: causes.TEXTS[cause].advice)
+    lines = (*first, *_dashes(rows, shown), *notes.of_null(rows), *stand_ins(rows), *last, *remedies)
+    return [*map(escape, lines)]
 
 
 def _unfinished(rows: Sequence[Row]) -> Iterator[str]:
@@ -489,16 +485,14 @@ def _unfinished(rows: Sequence[Row]) -> Iterator[str]:
 
 def build_doubts(rows: Sequence[Row], escape: Escape) -> list[str]:
     """Return where index builds do not compare, and the causes of doubt in them."""
-    lines = [*notes.of_builds(rows)]
     again = "Each was measured once: build again with --fresh-index."
-    for validity, who, why, remedy in _by_remedy(rows, lambda row: row.index.findings, lambda _: again):
-        lines.append(f"{validity.value} builds: {who} ({why}). {remedy}")
-    return [escape(line) for line in lines]
+    remedies = _by_remedy(rows, lambda row: row.index.findings, lambda _: again, " builds")
+    return [*map(escape, (*notes.of_builds(rows), *remedies))]
 
 
 def _by_remedy(
-    rows: Sequence[Row], of: Callable[[Row], Sequence[Finding]], remedy_of: Callable[[Cause], str]
-) -> Iterator[tuple[Validity, str, str, str]]:
+    rows: Sequence[Row], of: Callable[[Row], Sequence[Finding]], remedy_of: Callable[[Cause], str], what: str = ""
+) -> Iterator[str]:
     """Yield validity, rows, cause and remedy of the doubts in measured rows, the worst first.
 
     A row is named once, with its worst doubt: checks of the machine come first, and explain what follows.  Rows with
@@ -517,7 +511,7 @@ def _by_remedy(
     for group in sorted(held, key=lambda group: (group[0] is not Validity.INVALID, -len(held[group]))):
         first, *others = found[group]
         why = causes.TEXTS[first].short + (f", and {counted(len(others), 'more cause')}" if others else "")
-        yield group[0], _named(held[group], measured), why, group[1]
+        yield f"{group[0].value}{what}: {_named(held[group], measured)} ({why}). {group[1]}"
 
 
 def _dashes(rows: Sequence[Row], shown: Sequence[Figure] | None) -> Iterator[str]:

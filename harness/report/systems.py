@@ -86,9 +86,8 @@ def system_paragraphs(system: System) -> Iterator[tuple[str, str]]:
             first, *others = part.languages
             yield "Languages", f"the dataset's, else {first}: {', '.join((first, *others))} ({part.name})"
     yield "Runs on", _platforms(system)
-    for part in system.parts:
-        for asset in (*part.engine_assets, *part.assets):
-            yield "Files", _files(asset)
+    for asset in _assets(system):
+        yield "Files", _files(asset)
     if system.unpinned:
         publish = ", ".join(command("pin", name) for name in system.unpinned)
         yield "Not pinned", f"`harness run` pins it at first use, next to its results; to publish a pin: {publish}"
@@ -109,7 +108,7 @@ def systems_document(systems: Sequence[System]) -> ReportDocument:
             "build_params": system.build_params,
             "search_params": system.search_params,
             "with_gpus": system.with_gpus,
-            "files": [asset.model_dump() for part in system.parts for asset in (*part.engine_assets, *part.assets)],
+            "files": [asset.model_dump() for asset in _assets(system)],
         }
 
     return ReportDocument(
@@ -125,9 +124,12 @@ def _marks(system: System) -> str:
 
 
 def _licence(system: System) -> str:
-    assets = [asset for part in system.parts for asset in (*part.engine_assets, *part.assets)]
-    names = dict.fromkeys("unknown" if asset.licence == "NOASSERTION" else str(asset.licence) for asset in assets)
-    return ", ".join(names) or MISSING
+    licences = (str(asset.licence) for asset in _assets(system))
+    return ", ".join(dict.fromkeys("unknown" if each == "NOASSERTION" else each for each in licences)) or MISSING
+
+
+def _assets(system: System) -> list[Asset]:
+    return [asset for part in system.parts for asset in (*part.engine_assets, *part.assets)]
 
 
 def _platforms(system: System) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from harness.analysis import notes
 from harness.analysis.table import Row
-from harness.report.columns import Kind
+from harness.report.columns import Kind, reader
 from harness.report.document import MISSING, Footnotes
 from harness.report.figures import DATA, Figure, Place, count_of, figure_of
 from harness.report.stage_figures import DETAIL, LIKE
@@ -39,22 +39,15 @@ def _times(name: str, label: str, meaning: str) -> tuple[Figure, ...]:
 def _out_of(name: str, label: str, meaning: str, part: str, whole: str) -> tuple[Figure, Figure]:
     """Return two counts: the updates that failed in some way, and all of them, which the wide table shows too."""
 
+    counts = [reader(f"updates.{each}") for each in (part, whole)]
+
     def cell(row: Row, _: Footnotes) -> str:
-        if row.updates is None:
-            return MISSING
-        counts = (_read(row.updates, each) for each in (part, whole))
-        return " of ".join(f"{count:,}" for count in counts)
+        return MISSING if row.updates is None else " of ".join(f"{count(row):,}" for count in counts)
 
     return (
         _figure(name, "updates", meaning, part, label=label, header=label, cell=cell, kind=Kind.COUNT),
         count_of(f"{name}_of", "updates", f"how many were looked at, for {name}", f"updates.{whole}"),
     )
-
-
-def _read(record: Any, path: str) -> Any:
-    for name in path.split("."):
-        record = getattr(record, name)
-    return record
 
 
 UPDATES: tuple[Figure, ...] = (

@@ -45,11 +45,8 @@ def verification_document(looked_at: str, mismatches: Sequence[Mismatch], notes:
         lines = [f"fail  {escape(str(mismatch))}" for mismatch in mismatches[:most]]
         lines += [f"{len(mismatches) - most:,} more: --wide"] if len(mismatches) > most else []
         lines += [f"note  {escape(note)}" for note in notes]
-        total = (
-            f"{len(mismatches):,} {'does' if len(mismatches) == 1 else 'do'} not follow"
-            if mismatches
-            else "all follows"
-        )
+        do = "does" if len(mismatches) == 1 else "do"
+        total = f"{len(mismatches):,} {do} not follow" if mismatches else "all follows"
         return Section(notes=(*lines, f"{looked_at}: {total}"))
 
     return ReportDocument(

@@ -10,14 +10,14 @@ import functools
 import io
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from harness.commands import SPAN, parts
 from harness.errors import UnknownName
 from harness.progress import breaks
-from harness.report.document import Grid, ReportDocument, Section, Value
+from harness.report.document import Grid, ReportDocument, Section, Value, message_at
 from harness.results.foreign import MARK
 from harness.untrusted import Text, escaped, is_formula, one_line, raw_text
 
@@ -70,8 +70,7 @@ def plain_escape(text: Text) -> str:
 
 def _message_last(cells: tuple[str, ...]) -> tuple[str, ...]:
     """Move a message, which has empty cells behind it, into the last column: Markdown has no cell over several."""
-    place = max((number for number, cell in enumerate(cells) if cell), default=0)
-    if len(cells) - place < 3:
+    if (place := message_at(cells)) is None:
         return cells
     return (*cells[:place], *[""] * (len(cells) - place - 1), cells[place])
 
@@ -243,18 +242,18 @@ def _folded(grid: Grid) -> Table:
     return table
 
 
-def narrowed(make: Callable[[Sequence[str]], Grid], dropped: Sequence[str], width: int | None) -> Grid:
+def narrowed(grid: Grid, dropped: Sequence[str], width: int | None) -> Grid:
     """Return the grid with as many columns as fit the terminal.
 
     Args:
-        make: makes the grid without the columns of these headers.
-        dropped: headers, the least needed first.
+        grid: all columns.
+        dropped: how headers begin of columns that may be left out, the least needed first.
         width: of the terminal; ``None``: there is no limit.
     """
-    for count in range(len(dropped) + 1):
-        grid = make(dropped[:count])
+    for header in dropped:
         if fits(grid, width):
             break
+        grid = grid.select([place for place, each in enumerate(grid.headers) if not each.startswith(header)])
     return grid
 
 
@@ -266,24 +265,18 @@ def fits(grid: Grid, width: int | None) -> bool:
 
 
 def plain_table(grid: Grid) -> list[str]:
-    """Return the header and the rows as aligned lines.
-
-    A cell with at least two empty cells behind it, and nothing else, is a message: it may be wider than its column.
-    """
+    """Return the header and the rows as aligned lines; a message may be wider than its column."""
     from rich.cells import cell_len
 
-    def message(row: Sequence[str], column: int) -> bool:
-        return len(row) - column > 2 and not any(row[column + 1 :])
-
-    rows = [grid.headers, *grid.cells]
+    rows = [(row, message_at(row)) for row in (grid.headers, *grid.cells)]
     widths = [
-        max(cell_len(row[column]) for row in rows if not message(row, column)) for column in range(len(grid.headers))
+        max(cell_len(row[column]) for row, message in rows if column != message) for column in range(len(grid.headers))
     ]
     lines = []
-    for row in rows:
+    for row, message in rows:
         cells = []
         for column, (cell, width, right) in enumerate(zip(row, widths, grid.numeric, strict=True)):
             room = " " * (width - cell_len(cell))
-            cells.append(room + cell if right and not message(row, column) else cell + room)
+            cells.append(room + cell if right and column != message else cell + room)
         lines.append((" " * _GAP).join(cells).rstrip())
     return lines

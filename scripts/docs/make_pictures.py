@@ -51,8 +51,8 @@ def shrink(path: Path) -> None:
 def main() -> None:
     """Write them."""
     made = (
-        *album.write_plots(pictures(), FOLDER, "png"),
-        *order_flips.write_flips([example()], FOLDER, "png"),
+        *style.save_each((each.picture for each in pictures()), FOLDER, "png"),
+        *style.save_each(order_flips.pictures([example()]), FOLDER, "png"),
         worked_example(),
     )
     for path in made:

@@ -3,7 +3,7 @@
 import pytest
 
 from harness.report import document
-from harness.report.document import Section, at_most, brief
+from harness.report.document import Section, brief, few_lines
 
 
 @pytest.mark.parametrize(
@@ -26,10 +26,10 @@ def test_numbers_have_three_digits(value: float, written: str) -> None:
 
 
 def test_more_lines_than_fit_are_counted() -> None:
-    assert at_most(("a", "b"), 2) == ("a", "b")
-    assert at_most(("a", "b", "c"), 2) == ("a", "2 more notes: --wide")
-    assert at_most(("a", "b"), 0) == ("2 more notes: --wide",)
-    assert at_most(("a", "b"), 0, "click a number") == ("2 more notes: click a number",)
+    assert few_lines(("a", "b"), most=2) == ("a", "b")
+    assert few_lines(("a", "b", "c"), most=2) == ("a", "2 more notes: --wide")
+    assert few_lines(("a", "b"), most=0) == ("2 more notes: --wide",)
+    assert few_lines(("a", "b"), "c", most=1, rest="click a number") == ("2 more notes: click a number", "c")
 
 
 @pytest.mark.parametrize(("count", "last"), [(4, "n3"), (1, "n0"), (6, "2 more notes: --wide")])

@@ -114,7 +114,8 @@ def test_picture_has_a_panel_for_each_distance_with_each_system(tmp_path: Path) 
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["FD@1, tau 1.00", "FD@10, tau 1.00"]
     drawn = {tuple(line.get_xydata()[0]) for axes in figure.axes for line in axes.lines if len(line.get_xydata()) == 1}
     assert {(0.6, 0.5), (0.7, 0.2), (0.6, 0.6), (0.7, 0.1)} <= drawn
-    (path,) = plots.write_pictures([(made, worth), (made, {"far": {}, "near": {}, "middle": {}})], tmp_path, "svg")
+    pictures = plots.pictures([(made, worth), (made, {"far": {}, "near": {}, "middle": {}})])
+    (path,) = style.save_each(pictures, tmp_path, "svg")
     assert path.name.startswith("toy-set-") and path.name.endswith("-frechet-minilm.svg")
     assert plots.missing([(made, {"far": {}, "near": {}})])[0].startswith("toy|set: no picture: no measure of two")
 

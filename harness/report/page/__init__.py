@@ -31,7 +31,7 @@ from harness.errors import UsageError
 from harness.report import explain
 from harness.report.figures import Figure, Place
 from harness.report.page.answer import encodable, html_text
-from harness.report.page.groups import DRAWS, RankingData, group_id, group_record
+from harness.report.page.groups import DRAWS, WEIGHED, RankingData, group_id, group_record
 from harness.report.page.rows import (
     SharedTexts,
     SharedValues,
@@ -77,8 +77,6 @@ SCRIPTS = (
 )
 # Characters that could end a script element, open a comment in it, or break a line of JavaScript.
 _ESCAPED = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
-# The axes of a page's sliders, in their order.
-_WEIGHED = ("accuracy", "cost", "latency")
 
 
 @dataclass(frozen=True)
@@ -146,7 +144,7 @@ def page_content(source: PageSource) -> dict[str, Any]:
         "figures": [_figure(each) for each in figures],
         "columns": list(_columns(source.measured, figures, shared)),
         "presets": [
-            {"name": preset.name, "weights": [round(1000 * preset.weights.get(axis, 0)) for axis in _WEIGHED]}
+            {"name": preset.name, "weights": [round(1000 * preset.weights.get(axis, 0)) for axis in WEIGHED]}
             for preset in leaderboard.PRESETS
         ],
         "perturbation": leaderboard.PERTURBATION,
@@ -325,10 +323,10 @@ def check_view(asked: LeaderboardQuery) -> None:
     Raises:
         UsageError: it cannot; the message names the option.
     """
-    others = {name for name, weight in asked.weights.items() if weight} - set(_WEIGHED)
+    others = {name for name, weight in asked.weights.items() if weight} - set(WEIGHED)
     for option, given in (
         ("--weights", others),
-        ("--amrs", set(asked.amrs) - set(_WEIGHED)),
+        ("--amrs", set(asked.amrs) - set(WEIGHED)),
         ("--at-most or --at-least", asked.bounds),
         ("--rank-by", asked.rank_by),
         ("--cutoff", asked.cutoff is not None),
@@ -349,7 +347,7 @@ def view_fragment(asked: LeaderboardQuery, where: ComparisonGroup) -> str:
     chosen = {
         "g": group_id(where),
         "m": asked.measure,
-        "w": ",".join(f"{asked.weights.get(name, 0.0):.3f}" for name in _WEIGHED),
+        "w": ",".join(f"{asked.weights.get(name, 0.0):.3f}" for name in WEIGHED),
         **({} if mode is None else {"mode": mode}),
         **{f"r{name}": repr(rate) for name, rate in asked.amrs.items()},
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 
-from harness.report.document import Grid, Section
+from harness.report.document import Grid, Section, message_at
 
 
 def answer_html(section: Section) -> str:
@@ -31,8 +31,7 @@ def _table(grid: Grid) -> str:
 
 def _row(cells: Sequence[str], numeric: Sequence[bool], labels: Sequence[str]) -> str:
     """Return a row's cells; a message spans the empty cells behind it."""
-    last = max((place for place, cell in enumerate(cells) if cell), default=0)
-    if len(cells) - last < 3:
+    if (last := message_at(cells)) is None:
         return "".join(_cell("td", *each) for each in zip(cells, numeric, labels, strict=True))
     shown = "".join(_cell("td", cell, right) for cell, right in zip(cells[:last], numeric, strict=False))
     return f'{shown}<td colspan="{len(cells) - last}">{html_text(cells[last])}</td>'

@@ -26,8 +26,8 @@ _LARGEST = 2**16 - 1
 _LETTERS = {BETTER: "b", EQUAL: "e", WORSE: "w"}
 # A page holds the first draws of a leaderboard's 1,000, and none for larger groups, so that its file stays small.
 DRAWS, MOST_ROWS = 200, 1000
-# A leaderboard's usual axes; its cut-off is computed from the rows that have all of them.
-_NEEDED = (ACCURACY, "cost", "latency")
+# A leaderboard's usual axes, in the order of the page's sliders; its cut-off is computed from the rows that have all.
+WEIGHED = (ACCURACY, "cost", "latency")
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def ranking_data(table: Table, found: Mapping[str, PerQuery]) -> RankingData:
     known = {}
     for group, rows in axes.group_rows(table.rows).items():
         for measure in table.measures:
-            needed = [axes.axis(name, measure) for name in _NEEDED]
+            needed = [axes.axis(name, measure) for name in WEIGHED]
             ranked = [row for row in rows if pareto_front.reason_not_ranked(row, needed) is None]
             # If no row has all of them, the accuracies can still be compared.
             ranked = ranked or [row for row in rows if pareto_front.reason_not_ranked(row, needed[:1]) is None]

@@ -6,12 +6,11 @@ Rows of one group (:mod:`harness.analysis.axes`) share a plot; its file is named
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.analysis.axes import ComparisonGroup, group_rows
+from harness.analysis.axes import group_rows
 from harness.analysis.leaderboard import LeaderboardQuery
 from harness.analysis.table import Table
 from harness.errors import UnknownName
@@ -20,7 +19,7 @@ from harness.report.groups import group_words
 from harness.report.plots import KINDS, curves, foreign, load, order_flips, ranking, style
 from harness.report.plots import rows as row_plots
 from harness.report.plots.select import Drawing, NoPlot, PlotRows
-from harness.report.plots.style import file_name
+from harness.report.plots.style import Picture, file_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,8 +47,12 @@ class Plot:
 
     name: str
     kind: str
-    place: ComparisonGroup
     draw: Callable[[], Figure]
+
+    @property
+    def picture(self) -> Picture:
+        """The file's stem and the drawing."""
+        return self.name, self.draw
 
 
 @dataclass(frozen=True)
@@ -89,16 +92,7 @@ def plots_of(
         rows = PlotRows(replace(table, rows=tuple(of_group)), found, query, styles, name)
         for kind in (*kinds, *(_THEIRS if table.foreign and "cost" in kinds else ())):
             try:
-                pictures.append(Plot(f"{stem}-{kind}", kind, group, _MAKERS[kind](rows)))
+                pictures.append(Plot(f"{stem}-{kind}", kind, _MAKERS[kind](rows)))
             except NoPlot as error:
                 missing.append(f"{name}: no picture of {error}")
     return PlotSet(tuple(pictures), tuple(missing))
-
-
-def write_plots(pictures: Sequence[Plot], folder: Path, form: str) -> Iterator[Path]:
-    """Draw pictures into files of one of :data:`harness.report.plots.style.FORMATS`, one after the other.
-
-    Raises:
-        FileError: one cannot be written.
-    """
-    return style.save_each(((picture.name, picture.draw) for picture in pictures), folder, form)

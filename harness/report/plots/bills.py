@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.analysis.bills import BillGroup, paid_by_query, system_costs
@@ -15,7 +14,7 @@ from harness.pricing.bill_curve import MonthlyCost
 from harness.report.bill import brief, group_name, why_no_bill
 from harness.report.plots import style
 from harness.report.plots.select import row_name
-from harness.report.plots.style import Frame, file_name
+from harness.report.plots.style import Frame, Picture, file_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,24 +39,13 @@ def missing(groups: Sequence[BillGroup]) -> list[str]:
     return [f"{group_name(group, groups)}: no picture: {why_no_bill(group)}" for group in groups if not group.bills]
 
 
-def write_pictures(
-    groups: Sequence[BillGroup], traffic: Traffic, table: Table, folder: Path, form: str
-) -> Iterator[Path]:
-    """Draw a plot for each group that has bills, into files of one of ``style.FORMATS``.
-
-    Raises:
-        FileError: one cannot be written.
-    """
+def pictures(groups: Sequence[BillGroup], traffic: Traffic, table: Table) -> Iterator[Picture]:
+    """Yield a picture for each group that has bills."""
     styles = style.system_styles(row.system for row in table.rows)
-    pictures = (
-        (
-            f"{file_name(group_name(group, groups))}-bill",
-            functools.partial(draw, group, traffic, _frame(group, groups, traffic, table, styles)),
-        )
-        for group in groups
-        if group.bills
-    )
-    return style.save_each(pictures, folder, form)
+    for group in groups:
+        if group.bills:
+            frame = _frame(group, groups, traffic, table, styles)
+            yield f"{file_name(group_name(group, groups))}-bill", functools.partial(draw, group, traffic, frame)
 
 
 def _frame(
@@ -92,10 +80,11 @@ def draw(group: BillGroup, traffic: Traffic, frame: Frame) -> Figure:
         points = bill_curve.curve(cost)
         axes.plot(*zip(*points, strict=True), **frame.styles[system].line, linewidth=1.5, gid=style.plain_text(system))
         ends[system] = points[-1][1]
+    ends_of_axis = (bill_curve.LEAST_QUERIES, bill_curve.MOST_QUERIES)
     axes.set_xscale("log")
-    axes.set_xlim(bill_curve.LEAST_QUERIES, bill_curve.MOST_QUERIES)
+    axes.set_xlim(ends_of_axis)
     axes.xaxis.set_major_formatter(lambda value, _: brief(value))
-    style.set_number_axis(axes.yaxis, [usd for cost in drawn.values() for usd in _ends(cost)])
+    style.set_number_axis(axes.yaxis, [cost.monthly(queries) for cost in drawn.values() for queries in ends_of_axis])
     axes.set_xlabel("queries a month")
     axes.set_ylabel("US$ a month")
     style.add_grid(axes)
@@ -112,10 +101,6 @@ def draw(group: BillGroup, traffic: Traffic, frame: Frame) -> Figure:
     until = [] if paid is None or group.until is None else [(group.until, paid.monthly(group.until))]
     _mark_changes(figure, axes, costs, until)
     return figure
-
-
-def _ends(cost: MonthlyCost) -> tuple[float, float]:
-    return cost.monthly(bill_curve.LEAST_QUERIES), cost.monthly(bill_curve.MOST_QUERIES)
 
 
 def _name_lines(axes: Axes, ends: Mapping[str, float], frame: Frame) -> None:

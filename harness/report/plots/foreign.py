@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from harness.estimate import Estimate
 from harness.report.plots import rows as row_plots
 from harness.report.plots import style
 from harness.report.plots.select import Drawing, PlotRows
-from harness.report.plots.style import Frame, SystemStyle
+from harness.report.plots.style import Frame, Picture, SystemStyle
 from harness.results.foreign import MARK, ForeignPoint, parts_of
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def make_foreign(rows: PlotRows) -> Drawing:
     return lambda: row_plots.draw_accuracy(points, frame, theirs.cost_label, label)
 
 
-def recall_plots(points: Sequence[ForeignPoint]) -> Iterator[tuple[str, Callable[[], Figure]]]:
+def recall_plots(points: Sequence[ForeignPoint]) -> Iterator[Picture]:
     """Yield the name and the drawing of each source's dataset: recall against queries a second, one line a system."""
     found: dict[tuple[str, str], list[ForeignPoint]] = defaultdict(list)
     for point in points:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import counted
 from harness.evaluation.frechet import Distance, Distances
 from harness.report.frechet import Sample, Values, distance_name, taus
 from harness.report.plots import style
-from harness.report.plots.style import Frame, SystemStyle, file_name
+from harness.report.plots.style import Frame, Picture, SystemStyle, file_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,22 +24,13 @@ def missing(samples: Sequence[Sample]) -> list[str]:
     return [f"{sample.dataset}: no picture: {_NO_MEASURE}" for sample, values in samples if _measure(values) is None]
 
 
-def write_pictures(samples: Sequence[Sample], folder: Path, form: str) -> Iterator[Path]:
-    """Draw a plot for each sample and encoder, into files of one of ``style.FORMATS``.
-
-    Raises:
-        FileError: one cannot be written.
-    """
+def pictures(samples: Sequence[Sample]) -> Iterator[Picture]:
+    """Yield a picture for each sample and encoder."""
     styles = style.system_styles(system for sample, _ in samples for system in sample.systems)
-    pictures = (
-        (
-            f"{file_name(sample.dataset)}-frechet-{file_name(sample.encoder)}",
-            functools.partial(draw, sample, values, measure, styles),
-        )
-        for sample, values in samples
-        if (measure := _measure(values)) is not None
-    )
-    return style.save_each(pictures, folder, form)
+    for sample, values in samples:
+        if (measure := _measure(values)) is not None:
+            name = f"{file_name(sample.dataset)}-frechet-{file_name(sample.encoder)}"
+            yield name, functools.partial(draw, sample, values, measure, styles)
 
 
 def _measure(values: Values) -> str | None:

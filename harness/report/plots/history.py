@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.analysis.history import Series
 from harness.report.history import History
 from harness.report.plots import style
-from harness.report.plots.style import Frame
+from harness.report.plots.style import Frame, Picture
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawn
@@ -19,21 +18,15 @@ if TYPE_CHECKING:
 _MOST_LABELS = 20
 
 
-def write_pictures(found: History, folder: Path, form: str) -> Iterator[Path]:
-    """Draw a picture for each dataset, scenario and profile, into files of one of ``style.FORMATS``.
-
-    Raises:
-        FileError: one cannot be written.
-    """
+def pictures(found: History) -> Iterator[Picture]:
+    """Yield a picture for each dataset, scenario and profile."""
     groups: dict[tuple[str, str, str], list[int]] = {}
     for number, each in enumerate(found.series):
         if any(point.value.value is not None for point in each.points):
             groups.setdefault((each.dataset, each.scenario, each.profile), []).append(number)
-    pictures = (
-        (style.file_name("-".join((*group, found.figure.alias, "history"))), functools.partial(draw, found, group, own))
-        for group, own in groups.items()
-    )
-    return style.save_each(pictures, folder, form)
+    for group, own in groups.items():
+        name = style.file_name("-".join((*group, found.figure.alias, "history")))
+        yield name, functools.partial(draw, found, group, own)
 
 
 def draw(found: History, group: tuple[str, str, str], numbers: Sequence[int]) -> Drawn:

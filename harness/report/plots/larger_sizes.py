@@ -6,7 +6,6 @@ import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.analysis.larger_sizes import MEMORY, between, costs_by_law, outgrown
@@ -14,27 +13,18 @@ from harness.estimate import Estimate
 from harness.report.bill import brief
 from harness.report.larger_sizes import GroupAtSize, SizeReport, unit_of
 from harness.report.plots import style
-from harness.report.plots.style import Frame
+from harness.report.plots.style import Frame, Picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawn
 
 
-def write_pictures(report: SizeReport, folder: Path, form: str) -> Iterator[Path]:
-    """Draw a picture for each dataset, scenario and profile, into files of one of ``style.FORMATS``.
-
-    Raises:
-        FileError: one cannot be written.
-    """
-    pictures = (
-        (
-            style.file_name("-".join((of.group.dataset, of.group.scenario, of.group.profile, "sizes"))),
-            functools.partial(draw, of, report),
-        )
-        for of in report.groups
-    )
-    return style.save_each(pictures, folder, form)
+def pictures(report: SizeReport) -> Iterator[Picture]:
+    """Yield a picture for each dataset, scenario and profile."""
+    for of in report.groups:
+        name = style.file_name("-".join((of.group.dataset, of.group.scenario, of.group.profile, "sizes")))
+        yield name, functools.partial(draw, of, report)
 
 
 def draw(of: GroupAtSize, report: SizeReport) -> Drawn:
@@ -51,7 +41,10 @@ def draw(of: GroupAtSize, report: SizeReport) -> Drawn:
     entries = style.system_entries(names, frame, dashed=set(names))
     figure = style.framed_figure(frame, 3.0, entries, columns=3)
     costs, memories = figure.subplots(1, 2)
-    panels = ((costs, _costs(of, report), "US$ per million queries"), (memories, _memories(of), _memory_label(of)))
+    panels = (
+        (costs, _costs(of, report), "US$ per million queries"),
+        (memories, _memories(of), f"{MEMORY.title}, {unit_of(of, MEMORY)[0]}"),
+    )
     for axes, curves, label in panels:
         sizes, heights = [], []
         for each, curve in zip(of.systems, curves, strict=True):
@@ -110,10 +103,6 @@ def _memories(of: GroupAtSize) -> Iterator[_Curve]:
             [(size, law.law.at(size) * scale) for size in line if law.law is not None],
             predicted.map(lambda value: value * scale),
         )
-
-
-def _memory_label(of: GroupAtSize) -> str:
-    return f"{MEMORY.title}, {unit_of(of, MEMORY)[0]}"
 
 
 def _draw_limit(axes: Axes, of: GroupAtSize, looks: dict[str, style.SystemStyle], documents: int) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.analysis.axes import Axis
@@ -12,29 +11,23 @@ from harness.analysis.long_documents import RATIOS, LongDocuments, LongGroup, Re
 from harness.analysis.pareto_front import FrontState
 from harness.report.long_documents import hardware_of, rows_of
 from harness.report.plots import style
-from harness.report.plots.style import Frame, SystemStyle, file_name
+from harness.report.plots.style import Frame, Picture, SystemStyle, file_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
-def write_pictures(made: LongDocuments, folder: Path, form: str) -> Iterator[Path]:
-    """Draw a plot for each group with a gain and a ratio, into files of one of ``style.FORMATS``.
-
-    Raises:
-        FileError: one cannot be written.
-    """
+def pictures(made: LongDocuments) -> Iterator[Picture]:
+    """Yield a picture for each group with a gain and a ratio."""
     styles = style.system_styles(row.system for group in made.groups for row in rows_of(group))
-    pictures = (
-        (
-            f"{file_name(group.place.dataset)}-long-documents",
-            functools.partial(draw, group, _frame(group, made.measure, styles), made.measure),
-        )
-        for group in made.groups
-        if any(_points(group, axis) for axis in RATIOS)
-    )
-    return style.save_each(pictures, folder, form)
+    for group in made.groups:
+        if any(_points(group, axis) for axis in RATIOS):
+            frame = _frame(group, made.measure, styles)
+            yield (
+                f"{file_name(group.place.dataset)}-long-documents",
+                functools.partial(draw, group, frame, made.measure),
+            )
 
 
 def _points(group: LongGroup, axis: Axis) -> list[ReadingOn]:

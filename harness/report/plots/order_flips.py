@@ -6,7 +6,6 @@ import functools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from harness.evaluation import evaluate, measure_names
 from harness.evaluation.per_query import PerQuery
 from harness.report.plots import style
 from harness.report.plots.select import Drawing, LeftOut, NoPlot, PlotRows, no_row_reason, row_name
-from harness.report.plots.style import Frame, file_name
+from harness.report.plots.style import Frame, Picture, file_name
 from harness.report.robustness import condition_name, percent
 from harness.stats import Floats
 
@@ -33,15 +32,11 @@ MAX_SYSTEMS = 30
 _NUMBERED, _FEW = 15, 6
 
 
-def write_flips(boards: Sequence[Robustness], folder: Path, form: str) -> Iterator[Path]:
-    """Draw a plot for each leaderboard that has a matrix, into files of one of ``style.FORMATS``.
-
-    Raises:
-        FileError: one cannot be written.
-    """
-    shown = (board for board in boards if any(condition.flips for condition in board.conditions))
-    pictures = ((f"{file_name(board.dataset)}-flips", functools.partial(draw_flips, board)) for board in shown)
-    return style.save_each(pictures, folder, form)
+def pictures(boards: Sequence[Robustness]) -> Iterator[Picture]:
+    """Yield a picture for each leaderboard that has a matrix."""
+    for board in boards:
+        if any(condition.flips for condition in board.conditions):
+            yield f"{file_name(board.dataset)}-flips", functools.partial(draw_flips, board)
 
 
 def draw_flips(board: Robustness, frame: Frame | None = None) -> Figure:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from harness.analysis.positions import BIN, DatasetPositions, SystemByPosition, histogram, published_histograms
 from harness.report.plots import style
-from harness.report.plots.style import Frame, file_name
+from harness.report.plots.style import Frame, Picture, file_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,26 +22,19 @@ _DRAWN = 10
 _STARTS, _LENGTHS = "#0072B2", "#c9d3dc"
 
 
-def write_pictures(made: Sequence[DatasetPositions], folder: Path, form: str) -> Iterator[Path]:
-    """Draw a histogram of each dataset, and of its systems the measure by position and by depth and length.
-
-    Raises:
-        FileError: one cannot be written.
-    """
+def pictures(made: Sequence[DatasetPositions]) -> Iterator[Picture]:
+    """Yield a histogram of each dataset, and of its systems the measure by position and by depth and length."""
     styles = style.system_styles(system.system for each in made for system in each.systems)
     for each in made:
         stem = file_name(each.passages.dataset)
         measured = [system for system in each.systems if system.bins]
         placed = [system for system in measured if system.placed]
-        pictures: list[tuple[str, Callable[[], Figure]]] = [
-            (f"{stem}-positions", functools.partial(draw_histogram, each))
-        ]
+        yield f"{stem}-positions", functools.partial(draw_histogram, each)
         if measured:
-            drawing = functools.partial(draw_measure, each, measured, _frame(each, measured, styles))
-            pictures.append((f"{stem}-by-position", drawing))
+            frame = _frame(each, measured, styles)
+            yield f"{stem}-by-position", functools.partial(draw_measure, each, measured, frame)
         if placed:
-            pictures.append((f"{stem}-depth-length", functools.partial(draw_depths, each, placed)))
-        yield from style.save_each(pictures, folder, form)
+            yield f"{stem}-depth-length", functools.partial(draw_depths, each, placed)
 
 
 def draw_histogram(made: DatasetPositions) -> Figure:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMATS = ("png", "svg", "pdf")
+# The stem of a picture's file, and its drawing.
+Picture = tuple[str, Callable[[], "Figure"]]
 DPI = 150
 _LONGEST_NAME = 60
 WIDTH = 6.0
@@ -102,8 +104,8 @@ def save(figure: Figure, path: Path) -> Path:
     return path
 
 
-def save_each(pictures: Iterable[tuple[str, Callable[[], Figure]]], folder: Path, form: str) -> Iterator[Path]:
-    """Draw pictures, given as the stem of a file and its drawing, one by one; a repeated stem gets a number.
+def save_each(pictures: Iterable[Picture], folder: Path, form: str) -> Iterator[Path]:
+    """Draw pictures one by one into files of one of ``FORMATS``; a repeated stem gets a number.
 
     Raises:
         FileError: a file cannot be written.

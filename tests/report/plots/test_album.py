@@ -76,12 +76,13 @@ def test_files_match_their_suffixes_and_are_identical_each_time(
     again = drawn_once(album.plots_of(table, found, ASKED, kinds).pictures)
     for form, check in CHECKS.items():
         once = [each for each in whole.pictures if form == "svg" or each.kind in kinds]
-        paths = list(album.write_plots(once, tmp_path / "once", form))
+        paths = list(style.save_each([each.picture for each in once], tmp_path / "once", form))
         assert [path.name for path in paths] == [f"scifact-{each.kind}.{form}" for each in once]
         for path in paths:
             check(path.read_bytes())
         # Whether layouts repeat shows in an SVG; whether a format does, in any picture.
-        for path in album.write_plots(again if form == "svg" else again[:1], tmp_path / "again", form):
+        repeated = [each.picture for each in (again if form == "svg" else again[:1])]
+        for path in style.save_each(repeated, tmp_path / "again", form):
             assert path.read_bytes() == (tmp_path / "once" / path.name).read_bytes()
     assert not list(tmp_path.rglob("*.partial"))
 
@@ -108,7 +109,7 @@ def test_hostile_names_are_drawn_as_text(tmp_path: Path, kinds: Sequence[str]) -
     for form, check in CHECKS.items():
         # A PNG has no text in it, and is drawn whenever a picture is laid out.
         written = {"svg": drawn, "pdf": [each for each in drawn if each.kind in kinds], "png": drawn[:1]}[form]
-        for path in album.write_plots(written, tmp_path / "out", form):
+        for path in style.save_each([each.picture for each in written], tmp_path / "out", form):
             assert path.parent == tmp_path / "out"
             content = path.read_bytes()
             check(content)

@@ -88,8 +88,8 @@ def test_equal_systems_have_a_sign_and_hostile_names_are_harmless() -> None:
 def test_files_have_distinct_names_and_identical_bytes_each_time(tmp_path: Path) -> None:
     nothing = Robustness("none", "RR@10", 5, board(2).standings, (), ())
     found = [board(3), nothing, board(2)]
-    first = [*order_flips.write_flips(found, tmp_path / "one", "png")]
-    again = [*order_flips.write_flips(found, tmp_path / "two", "png")]
+    first = [*style.save_each(order_flips.pictures(found), tmp_path / "one", "png")]
+    again = [*style.save_each(order_flips.pictures(found), tmp_path / "two", "png")]
     assert len({path.name for path in first}) == 2 and all(path.name.startswith("made-up") for path in first)
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in again]
 
