@@ -15,7 +15,7 @@ from harness.analysis.table import Row, Table
 from harness.estimate import Estimate
 from harness.pricing import bill, bill_curve
 from harness.pricing.bill import Bill, Service, Traffic
-from harness.pricing.bill_curve import Change, CheapestOf, MonthlyCost, ServiceCost
+from harness.pricing.bill_curve import Change, MonthlyCost
 
 # The figures that a target may be for.
 FIGURES = ("mean", "p50", "p95", "p99")
@@ -163,7 +163,7 @@ def _offers(row: Row) -> dict[str, Service]:
 def _others(row: Row, machines: Service, traffic: Traffic) -> Iterator[SystemBill]:
     """Yield the bills of a row at its offers."""
     for offer, service in _offers(row).items():
-        below = None if service.rented else bill_curve.break_even({offer: service}, {"": machines}, traffic, 0.0)
+        below = None if service.rented else bill_curve.break_even([service], [machines], traffic, 0.0)
         yield SystemBill(row, service, bill.bill(service, traffic), offer, below)
 
 
@@ -188,8 +188,8 @@ def _by_query(
     first = others[int(next(iter(services)))]
     least = min(bill.bill(each, traffic).total_usd.value or 0.0 for each in rented.values())
     if (first.bill.total_usd.value or 0.0) < least:
-        return first, True, bill_curve.break_even(services, rented, traffic)
-    until = bill_curve.break_even(services, rented, traffic, 0.0)
+        return first, True, bill_curve.break_even(services.values(), rented.values(), traffic)
+    until = bill_curve.break_even(services.values(), rented.values(), traffic, 0.0)
     at = traffic if until is None else traffic.model_copy(update={"queries_per_month": until})
     best = bill.cheapest(services, at)
     return others[int(best[0])], False, until
@@ -202,16 +202,16 @@ def _pays_tokens(row: Row) -> bool:
 
 def system_costs(group: BillGroup, traffic: Traffic) -> dict[str, MonthlyCost]:
     """Return each system's cost over the queries of a month, on the cheapest of its machines at each traffic."""
-    ways: dict[str, list[MonthlyCost]] = {}
+    services: dict[str, list[Service]] = {}
     for one in group.bills:
-        ways.setdefault(one.row.system, []).append(ServiceCost(one.service, traffic))
-    return {system: costs[0] if len(costs) == 1 else CheapestOf(tuple(costs)) for system, costs in ways.items()}
+        services.setdefault(one.row.system, []).append(one.service)
+    return {system: MonthlyCost(tuple(found), traffic) for system, found in services.items()}
 
 
 def paid_by_query(group: BillGroup, traffic: Traffic) -> MonthlyCost | None:
     """Return the least cost over the queries of a month without machines; ``None``: no row can be paid by the query."""
-    costs = tuple(ServiceCost(one.service, traffic) for one in group.others if not one.service.rented)
-    return CheapestOf(costs) if costs else None
+    services = tuple(one.service for one in group.others if not one.service.rented)
+    return MonthlyCost(services, traffic) if services else None
 
 
 def reason_without_bill(row: Row, targets: Mapping[str, float]) -> str | None:
