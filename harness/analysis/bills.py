@@ -7,7 +7,7 @@ the language model that a system names.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from harness.analysis.pareto_front import reason_not_ranked
@@ -241,9 +241,7 @@ def capacity_of(row: Row) -> Estimate:
     if row.scenario == "server":
         return row.throughput_qps
     mean_s = row.latency.mean_s
-    # Ends swap: the slower, the fewer.
-    turned = Estimate(mean_s.value, mean_s.high, mean_s.low or None, mean_s.reason)
-    return turned.map(lambda seconds: 1 / seconds if seconds else 0.0)
+    return replace(mean_s, low=mean_s.low or None).map_decreasing(lambda seconds: 1 / seconds if seconds else 0.0)
 
 
 def service_of(row: Row) -> Service:

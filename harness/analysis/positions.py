@@ -21,7 +21,7 @@ from harness.analysis.resampling import RESAMPLES
 from harness.analysis.table import Row
 from harness.datasets.passage_positions import RelevantPosition
 from harness.driver.records import Scalar
-from harness.estimate import CONFIDENCE, INTERVAL_MIN_QUERIES, Estimate
+from harness.estimate import CONFIDENCE, INTERVAL_MIN_QUERIES, Estimate, interval_of_too_few
 from harness.evaluation.per_query import PerQuery
 from harness.stats import Floats
 
@@ -318,7 +318,7 @@ def slope(starts: Floats, scores: Floats, seed: int = SEED, resamples: int = RES
         return Estimate(None, reason="all passages start at one position")
     value = float(_slopes(np.ones((1, len(starts))), starts, scores)[0])
     if len(starts) < INTERVAL_MIN_QUERIES:
-        return Estimate(value, reason=f"an interval needs {INTERVAL_MIN_QUERIES} queries, there are {len(starts)}")
+        return Estimate(value, reason=interval_of_too_few(INTERVAL_MIN_QUERIES, len(starts)))
     blocks = stats.weight_blocks(np.zeros(len(starts), dtype=np.int64), resamples, seed)
     drawn = np.concatenate([_slopes(weights, starts, scores) for weights in blocks])
     drawn = drawn[np.isfinite(drawn)]

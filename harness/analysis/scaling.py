@@ -103,8 +103,8 @@ def law(sizes: Sequence[MeasuredSize], own_error: float = OWN_ERROR, steepest: f
         own_error: of a size, besides the noise between processes.
         steepest: the largest power of n.
     """
-    best = min((_Fit(growth, sizes, own_error) for growth in growths(steepest)), key=lambda fit: fit.loss)
-    return ScalingLaw(best.growth, *best.parameters)
+    best, *_ = _fits(sizes, own_error, steepest)
+    return best.law
 
 
 def predict(
@@ -117,11 +117,9 @@ def predict(
         documents: the size to predict.
         own_error, steepest: as for :func:`law`.
     """
-    fits = [_Fit(growth, sizes, own_error) for growth in growths(steepest)]
-    least = min(fit.loss for fit in fits)
-    best = next(fit for fit in fits if fit.loss == least)
-    value = ScalingLaw(best.growth, *best.parameters).at(documents)
-    ends = [fit.ends(documents, least + _LOSS) for fit in fits if fit.loss <= least + _LOSS]
+    fits = _fits(sizes, own_error, steepest)
+    value, most = fits[0].law.at(documents), fits[0].loss + _LOSS
+    ends = [fit.ends(documents, most) for fit in fits if fit.loss <= most]
     # What is measured there has an error of its own.
     own = Z * math.hypot(own_error, _process_noise(sizes))
     low = value / math.exp(math.hypot(math.log(value / min(low for low, _ in ends)), own))
@@ -173,13 +171,17 @@ def examined(sizes: Sequence[MeasuredSize], own_error: float = OWN_ERROR, steepe
     return ExaminedLaw(ordered, own_error, steepest, fitted, exam)
 
 
+def _fits(sizes: Sequence[MeasuredSize], own_error: float, steepest: float) -> list[_Fit]:
+    """Return all forms of growth fitted to measured sizes, the best first."""
+    return sorted((_Fit(growth, sizes, own_error) for growth in growths(steepest)), key=lambda fit: fit.loss)
+
+
 class _Fit:
     """One form of growth, fitted to measured sizes by least squares of relative errors, with no parameter below 0."""
 
     def __init__(self, growth: Growth, sizes: Sequence[MeasuredSize], own_error: float) -> None:
         from scipy.optimize import nnls
 
-        self.growth = growth
         means = np.array([size.mean for size in sizes])
         noise = _process_noise(sizes)
         spread = np.array([math.hypot(own_error, noise / math.sqrt(len(size.values))) for size in sizes])
@@ -189,15 +191,15 @@ class _Fit:
         self._rows: Floats = np.stack([np.ones(len(sizes)), grown / self._scale], axis=1) / (means * spread)[:, None]
         self._wanted: Floats = 1 / spread
         (constant, factor), residual = nnls(self._rows, self._wanted)
-        self.parameters = float(constant), float(factor) / self._scale
+        self.law = ScalingLaw(growth, float(constant), float(factor) / self._scale)
         self.loss = float(residual) ** 2
 
     def ends(self, documents: float, most_loss: float) -> tuple[float, float]:
         """Return the least and the largest prediction of this form with at most this loss."""
         from scipy.optimize import brentq
 
-        middle = self.parameters[0] + self.parameters[1] * self.growth.of(documents)
-        reach = self.growth.of(documents) / self._scale
+        middle = self.law.at(documents)
+        reach = self.law.growth.of(documents) / self._scale
 
         def beyond(value: float) -> float:
             return self._loss_at(value, reach) - most_loss

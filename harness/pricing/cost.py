@@ -120,5 +120,4 @@ def sequential(mean_latency_s: Estimate, price_usd_per_hour: float) -> Estimate:
 
 def saturated(throughput_qps: Estimate, price_usd_per_hour: float) -> Estimate:
     """Return the cost in the model ``saturated``, with the throughput's interval (ends swapped) or missing reason."""
-    turned = Estimate(throughput_qps.value, throughput_qps.high, throughput_qps.low, throughput_qps.reason)
-    return turned.map(lambda rate: usd_per_million_saturated(rate, price_usd_per_hour))
+    return throughput_qps.map_decreasing(lambda rate: usd_per_million_saturated(rate, price_usd_per_hour))
