@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from harness.analysis import axes
 from harness.analysis.pareto_front import reason_not_ranked
 from harness.analysis.table import Row, Table
 from harness.estimate import Estimate
@@ -86,10 +87,7 @@ def find(table: Table, traffic: Traffic, targets: Mapping[str, float]) -> tuple[
 
 def by_place(rows: Iterable[Row]) -> dict[BillPlace, list[Row]]:
     """Return the rows whose costs may be compared with one another, in their order."""
-    groups: dict[BillPlace, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(place_of(row), []).append(row)
-    return groups
+    return axes.grouped(rows, place_of)
 
 
 def place_of(row: Row) -> BillPlace:
@@ -202,10 +200,8 @@ def _pays_tokens(row: Row) -> bool:
 
 def system_costs(group: BillGroup, traffic: Traffic) -> dict[str, MonthlyCost]:
     """Return each system's cost over the queries of a month, on the cheapest of its machines at each traffic."""
-    services: dict[str, list[Service]] = {}
-    for one in group.bills:
-        services.setdefault(one.row.system, []).append(one.service)
-    return {system: MonthlyCost(tuple(found), traffic) for system, found in services.items()}
+    by_system = axes.grouped(group.bills, lambda one: one.row.system)
+    return {system: MonthlyCost(tuple(one.service for one in bills), traffic) for system, bills in by_system.items()}
 
 
 def paid_by_query(group: BillGroup, traffic: Traffic) -> MonthlyCost | None:

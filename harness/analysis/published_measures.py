@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import Field, model_validator
 
 from harness import config
+from harness.analysis import axes
 from harness.analysis.published import NAME, NOT_JUDGED, Paper, is_in
 from harness.analysis.table import Latency, Row, Table, Validity
 from harness.config import ConfigModel, read_toml, validate
@@ -273,7 +274,7 @@ def _rows(paper: PublishedMeasures, table: MeasureTable) -> Iterator[Row]:
     unknown = Estimate(None, reason=NO_LATENCY)
     for number, line in enumerate(paper.lines[table.number], start=1):
         cells = table.cells(line)
-        for dataset, names in _by_dataset(table, cells).items():
+        for dataset, names in axes.grouped(cells, lambda column: table.columns[column].dataset).items():
             key = f"{name}/table{table.number}/{number}/{names[0]}"
             yield Row(
                 suite=suite,
@@ -295,14 +296,6 @@ def _rows(paper: PublishedMeasures, table: MeasureTable) -> Iterator[Row]:
                 keys=(key,),
                 notes=tuple(_notes(paper, table, line[table.key], {column: cells[column] for column in names})),
             )
-
-
-def _by_dataset(table: MeasureTable, columns: Iterable[str]) -> dict[str, list[str]]:
-    """Return columns by their dataset, in the order of the table."""
-    found: dict[str, list[str]] = {}
-    for column in columns:
-        found.setdefault(table.columns[column].dataset, []).append(column)
-    return found
 
 
 def _notes(
