@@ -19,18 +19,17 @@ from pydantic import Field, model_validator
 
 from harness import config
 from harness.analysis import axes
-from harness.analysis.published import NAME, NOT_JUDGED, Paper, is_in
+from harness.analysis.published import NAME, NOT_JUDGED, Paper, csv_lines, is_in
 from harness.analysis.table import Latency, Row, Table, Validity
 from harness.config import ConfigModel, read_toml, validate
 from harness.driver.records import Outcome
 from harness.errors import FileError
 from harness.estimate import Estimate
 from harness.results.isolation import PUBLISHED
-from harness.untrusted import ForeignText, read_whole, reading
+from harness.untrusted import ForeignText
 
 NO_LATENCY = "the paper prints no latency"
 SYSTEM = "system"
-_MAX_BYTES = 8 << 20
 # A printed figure that our copy does not show.
 LOST = "?"
 _FIGURE = r"[+-]?(?:[0-9]{0,9}\.[0-9]{1,6}|[0-9]{1,9})"
@@ -238,10 +237,8 @@ def long_documents() -> PublishedMeasures:
 
 
 def _lines(path: Path, table: MeasureTable) -> Iterator[dict[str, str]]:
-    with reading(path, "bring the file back"):
-        content = read_whole(path, _MAX_BYTES)
     names: set[str] = set()
-    for place, cells in config.csv_rows(path, ",".join(table.header), content):
+    for place, cells in csv_lines(path, table.header):
         name = cells[table.key]
         if not name:
             raise FileError(f"{place}: {table.key} is empty; name it as the paper does")
