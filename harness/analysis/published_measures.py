@@ -186,17 +186,12 @@ class PublishedMeasures:
         """Return the baseline of a row's printed gains."""
         return table.over.get(system, self.about.firstp.get(system))
 
-    @property
-    def gain_table(self) -> MeasureTable | None:
-        """The first table with a column of mean gains over FirstP."""
-        return next((table for table in self.about.tables if table.gain is not None), None)
-
     def printed_gains(self) -> dict[str, float]:
-        """Return the printed mean gain over FirstP of each system that has one, per cent."""
-        table = self.gain_table
-        if table is None or table.gain is None:
-            return {}
-        return {line[table.key]: float(line[table.gain]) for line in self.lines[table.number] if line[table.gain]}
+        """Return the printed mean gain over FirstP of each system that has one, per cent, in the first such table."""
+        for table in self.about.tables:
+            if (gain := table.gain) is not None:
+                return {line[table.key]: float(line[gain]) for line in self.lines[table.number] if line[gain]}
+        return {}
 
 
 def read(folder: Path) -> PublishedMeasures:
