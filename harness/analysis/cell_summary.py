@@ -422,7 +422,7 @@ def server_throughput(results: Sequence[Result]) -> Estimate:
     A job without a confirmed rate counts as the lowest; if the median is such a job, there is no figure.
     """
     searched = measurements(results)
-    believed = sorted(one.rate_qps for one in searched if one.rate_qps is not None)
+    believed = sorted(one.rate_qps for one in searched if one.rate_qps)
     jobs, none = len(results), len(results) - len(believed)
     failures = f"in {none} of {jobs} jobs no rate kept the latency target and kept it again" if none else None
     place = (jobs - 1) / 2 - none  # the median's place among the confirmed rates, rounded towards the slower
@@ -445,7 +445,7 @@ def server_throughput(results: Sequence[Result]) -> Estimate:
 
 def connected_throughput(results: Sequence[Result]) -> Estimate:
     """Return what a service answered by its best number of connections: the median over jobs, and their extremes."""
-    answered = sorted(one.rate_qps for one in measurements(results) if one.rate_qps is not None)
+    answered = sorted(one.rate_qps for one in measurements(results) if one.rate_qps)
     if not answered:
         return Estimate(None, reason="no number of connections was tried")
     chosen = sorted({one.probes[-1].streams or 0 for one in measurements(results) if one.probes})

@@ -47,10 +47,5 @@ def usd_per_million_queries(price: ModelPrice, prompt_tokens: float, completion_
         price: of the model.
         prompt_tokens: of a mean query.
         completion_tokens: of a mean query.
-
-    Raises:
-        ValueError: a number of tokens is negative or NaN.
     """
-    if not (prompt_tokens >= 0 and completion_tokens >= 0):
-        raise ValueError(f"{prompt_tokens} prompt and {completion_tokens} completion tokens must not be negative")
     return prompt_tokens * price.usd_in + completion_tokens * price.usd_out

@@ -61,6 +61,7 @@ def test_a_system_without_a_price_model_has_no_token_cost_and_needs_no_reason() 
 def test_missing_tokens_and_unknown_models_are_reasons_not_zero() -> None:
     shipped = token_prices.FILES.newest()
     assert row_pricing.tokens(row("gpt-4o-mini", pairs=20), shipped)[1].value is None
+    assert row_pricing.tokens(row("gpt-4o-mini", prompt_tokens=-5, completion_tokens=1), shipped)[1].value is None
     unknown = row_pricing.tokens(row("gpt-4o-mimi", prompt_tokens=1, completion_tokens=1), shipped)[1]
     assert unknown.value is None and "Did you mean 'gpt-4o-mini'" in str(unknown.reason)
     assert row_pricing.tokens(row("m", prompt_tokens=1, completion_tokens=1), None)[1].reason
