@@ -103,10 +103,7 @@ def _group(place: BillPlace, rows: Sequence[Row], traffic: Traffic, targets: Map
     # A capacity under load outranks that of one query at a time.
     loaded = {(row.system, row.profile) for row in able if row.scenario == "server"}
     able = [row for row in able if row.scenario == "server" or (row.system, row.profile) not in loaded]
-    bills = []
-    for row in able:
-        service = service_of(row)
-        bills.append(SystemBill(row, service, bill.bill(service, traffic)))
+    bills = [SystemBill(row, service := service_of(row), bill.bill(service, traffic)) for row in able]
     bills.sort(key=_order)
     services = {one.row.per_query_key: one.service for one in bills}
     by_key = {one.row.per_query_key: one for one in bills}
