@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from harness.analysis import axes
-from harness.analysis.pareto_front import reason_not_ranked
+from harness.analysis.pareto_front import reason_not_ranked, sort_out
 from harness.analysis.table import Row, Table
 from harness.estimate import Estimate
 from harness.pricing import bill, bill_curve
@@ -97,17 +97,14 @@ def place_of(row: Row) -> BillPlace:
 
 
 def _group(place: BillPlace, rows: Sequence[Row], traffic: Traffic, targets: Mapping[str, float]) -> BillGroup:
-    reasons = [(row, reason_without_bill(row, targets)) for row in rows]
-    able = [row for row, reason in reasons if reason is None]
-    every = able
+    every, left_out = sort_out(rows, lambda row: reason_without_bill(row, targets))
     # A capacity under load outranks that of one query at a time.
-    loaded = {(row.system, row.profile) for row in able if row.scenario == "server"}
-    able = [row for row in able if row.scenario == "server" or (row.system, row.profile) not in loaded]
+    loaded = {(row.system, row.profile) for row in every if row.scenario == "server"}
+    able = [row for row in every if row.scenario == "server" or (row.system, row.profile) not in loaded]
     bills = [SystemBill(row, service := service_of(row), bill.bill(service, traffic)) for row in able]
     bills.sort(key=_order)
     services = {one.row.per_query_key: one.service for one in bills}
     by_key = {one.row.per_query_key: one for one in bills}
-    left_out = tuple((row, reason) for row, reason in reasons if reason is not None)
     change = bill_curve.next_change(services, traffic)
     # The machines of a row that is billed under load are those of the other row.
     own = {(one.row.system, one.row.profile): one.service for one in bills if one.loaded}
@@ -120,7 +117,7 @@ def _group(place: BillPlace, rows: Sequence[Row], traffic: Traffic, targets: Map
     return BillGroup(
         place,
         tuple(bills),
-        left_out,
+        tuple(left_out),
         tuple(by_key[key] for key in bill.cheapest(services, traffic)),
         change,
         tuple(by_key[key] for key in change.cheapest) if change else (),

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from harness.analysis import axes, comparison
 from harness.analysis.axes import ComparisonGroup
-from harness.analysis.pareto_front import reason_not_ranked
+from harness.analysis.pareto_front import reason_not_ranked, sort_out
 from harness.analysis.table import Row, Table
 from harness.errors import UnknownName, UsageError
 from harness.estimate import Estimate, best_of
@@ -191,9 +191,8 @@ def _of_group(
     offset: float,
 ) -> CheapestPoint:
     cost, accuracy = axes.axis("cost", goal.measure), axes.accuracy(goal.measure)
-    reasons = [(row, reason_not_ranked(row, (accuracy, cost))) for row in rows]
-    ranked = [row for row, reason in reasons if reason is None]
-    left_out = tuple((row, reason) for row, reason in reasons if reason is not None)
+    ranked, others = sort_out(rows, lambda row: reason_not_ranked(row, (accuracy, cost)))
+    left_out = tuple(others)
     ranked.sort(key=lambda row: (row.usd_per_million.value or 0.0, row.latency.mean_s.value or 0.0, row.per_query_key))
     least, first = offset, None
     if base is not None:
