@@ -309,9 +309,9 @@ def covered_sizes(samples: int, planted: SizeLaw, target: int, processes: int = 
     held, passed = 0, 0
     for _ in range(samples):
         sizes, there = [measure(size) for size in _SIZES], measure(target)
-        held += holds(scaling.predict(sizes, target, steepest=planted.steepest), there.mean)
-        exam = scaling.examine(sizes, steepest=planted.steepest)
-        passed += exam is not None and exam.passed
+        law = scaling.examined(sizes, steepest=planted.steepest)
+        held += holds(law.extrapolate(target), there.mean)
+        passed += law.exam is not None and law.exam.passed
     return held / samples, passed / samples
 
 

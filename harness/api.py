@@ -95,7 +95,7 @@ def table(
     measured = results_folder.read(folder, results_folder.Selection(tuple(names or ())), cache=cache).table
     date = _date(as_of) or results_folder.price_date(folder)
     snapshot = prices.snapshot(date, region=region, term=term)
-    tokens, by_use = token_prices.snapshot(), serverless.snapshot(date)
+    tokens, by_use = token_prices.FILES.newest(), serverless.FILES.newest(date)
     return row_pricing.price(measured, row_pricing.tariff(snapshot, choice=choice, tokens=tokens, serverless=by_use))
 
 

@@ -66,6 +66,11 @@ class Estimate:
         value, low, high = (None if number is None else function(number) for number in numbers)
         return Estimate(value, low, high, self.reason)
 
+    def map_decreasing(self, function: Callable[[float], float]) -> Estimate:
+        """Return the estimate with a decreasing function of its numbers, which swaps the ends."""
+        turned = self.map(function)
+        return Estimate(turned.value, turned.high, turned.low, self.reason)
+
 
 def too_few_processes(count: int) -> str:
     """Return why this few processes give no interval."""

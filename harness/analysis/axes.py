@@ -6,12 +6,15 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from harness.analysis.table import Row
 from harness.errors import UnknownName
 from harness.estimate import Estimate
 from harness.results.schema import Cell
+
+Item = TypeVar("Item")
+Key = TypeVar("Key")
 
 MIB = 2**20
 ACCURACY = "accuracy"
@@ -108,7 +111,12 @@ def cell_of(row: Row) -> Cell:
 
 def group_rows(rows: Iterable[Row]) -> dict[ComparisonGroup, list[Row]]:
     """Return the rows of each comparison group, groups in the order of their first rows."""
-    groups: dict[ComparisonGroup, list[Row]] = defaultdict(list)
-    for row in rows:
-        groups[comparison_group(row)].append(row)
+    return grouped(rows, comparison_group)
+
+
+def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """Return the items of each key, keys in the order of their first items."""
+    groups: dict[Key, list[Item]] = defaultdict(list)
+    for item in items:
+        groups[key(item)].append(item)
     return dict(groups)

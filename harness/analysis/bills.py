@@ -7,15 +7,16 @@ the language model that a system names.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from harness.analysis.pareto_front import reason_not_ranked
+from harness.analysis import axes
+from harness.analysis.pareto_front import reason_not_ranked, sort_out
 from harness.analysis.table import Row, Table
 from harness.estimate import Estimate
 from harness.pricing import bill, bill_curve
 from harness.pricing.bill import Bill, Service, Traffic
-from harness.pricing.bill_curve import Change, CheapestOf, MonthlyCost, ServiceCost
+from harness.pricing.bill_curve import Change, MonthlyCost
 
 # The figures that a target may be for.
 FIGURES = ("mean", "p50", "p95", "p99")
@@ -86,10 +87,7 @@ def find(table: Table, traffic: Traffic, targets: Mapping[str, float]) -> tuple[
 
 def by_place(rows: Iterable[Row]) -> dict[BillPlace, list[Row]]:
     """Return the rows whose costs may be compared with one another, in their order."""
-    groups: dict[BillPlace, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(place_of(row), []).append(row)
-    return groups
+    return axes.grouped(rows, place_of)
 
 
 def place_of(row: Row) -> BillPlace:
@@ -99,20 +97,14 @@ def place_of(row: Row) -> BillPlace:
 
 
 def _group(place: BillPlace, rows: Sequence[Row], traffic: Traffic, targets: Mapping[str, float]) -> BillGroup:
-    reasons = [(row, reason_without_bill(row, targets)) for row in rows]
-    able = [row for row, reason in reasons if reason is None]
-    every = able
+    every, left_out = sort_out(rows, lambda row: reason_without_bill(row, targets))
     # A capacity under load outranks that of one query at a time.
-    loaded = {(row.system, row.profile) for row in able if row.scenario == "server"}
-    able = [row for row in able if row.scenario == "server" or (row.system, row.profile) not in loaded]
-    bills = []
-    for row in able:
-        service = service_of(row)
-        bills.append(SystemBill(row, service, bill.bill(service, traffic)))
+    loaded = {(row.system, row.profile) for row in every if row.scenario == "server"}
+    able = [row for row in every if row.scenario == "server" or (row.system, row.profile) not in loaded]
+    bills = [SystemBill(row, service := service_of(row), bill.bill(service, traffic)) for row in able]
     bills.sort(key=_order)
     services = {one.row.per_query_key: one.service for one in bills}
     by_key = {one.row.per_query_key: one for one in bills}
-    left_out = tuple((row, reason) for row, reason in reasons if reason is not None)
     change = bill_curve.next_change(services, traffic)
     # The machines of a row that is billed under load are those of the other row.
     own = {(one.row.system, one.row.profile): one.service for one in bills if one.loaded}
@@ -125,7 +117,7 @@ def _group(place: BillPlace, rows: Sequence[Row], traffic: Traffic, targets: Map
     return BillGroup(
         place,
         tuple(bills),
-        left_out,
+        tuple(left_out),
         tuple(by_key[key] for key in bill.cheapest(services, traffic)),
         change,
         tuple(by_key[key] for key in change.cheapest) if change else (),
@@ -163,7 +155,7 @@ def _offers(row: Row) -> dict[str, Service]:
 def _others(row: Row, machines: Service, traffic: Traffic) -> Iterator[SystemBill]:
     """Yield the bills of a row at its offers."""
     for offer, service in _offers(row).items():
-        below = None if service.rented else bill_curve.break_even({offer: service}, {"": machines}, traffic, 0.0)
+        below = None if service.rented else bill_curve.break_even([service], [machines], traffic, 0.0)
         yield SystemBill(row, service, bill.bill(service, traffic), offer, below)
 
 
@@ -188,8 +180,8 @@ def _by_query(
     first = others[int(next(iter(services)))]
     least = min(bill.bill(each, traffic).total_usd.value or 0.0 for each in rented.values())
     if (first.bill.total_usd.value or 0.0) < least:
-        return first, True, bill_curve.break_even(services, rented, traffic)
-    until = bill_curve.break_even(services, rented, traffic, 0.0)
+        return first, True, bill_curve.break_even(services.values(), rented.values(), traffic)
+    until = bill_curve.break_even(services.values(), rented.values(), traffic, 0.0)
     at = traffic if until is None else traffic.model_copy(update={"queries_per_month": until})
     best = bill.cheapest(services, at)
     return others[int(best[0])], False, until
@@ -202,16 +194,14 @@ def _pays_tokens(row: Row) -> bool:
 
 def system_costs(group: BillGroup, traffic: Traffic) -> dict[str, MonthlyCost]:
     """Return each system's cost over the queries of a month, on the cheapest of its machines at each traffic."""
-    ways: dict[str, list[MonthlyCost]] = {}
-    for one in group.bills:
-        ways.setdefault(one.row.system, []).append(ServiceCost(one.service, traffic))
-    return {system: costs[0] if len(costs) == 1 else CheapestOf(tuple(costs)) for system, costs in ways.items()}
+    by_system = axes.grouped(group.bills, lambda one: one.row.system)
+    return {system: MonthlyCost(tuple(one.service for one in bills), traffic) for system, bills in by_system.items()}
 
 
 def paid_by_query(group: BillGroup, traffic: Traffic) -> MonthlyCost | None:
     """Return the least cost over the queries of a month without machines; ``None``: no row can be paid by the query."""
-    costs = tuple(ServiceCost(one.service, traffic) for one in group.others if not one.service.rented)
-    return CheapestOf(costs) if costs else None
+    services = tuple(one.service for one in group.others if not one.service.rented)
+    return MonthlyCost(services, traffic) if services else None
 
 
 def reason_without_bill(row: Row, targets: Mapping[str, float]) -> str | None:
@@ -241,9 +231,7 @@ def capacity_of(row: Row) -> Estimate:
     if row.scenario == "server":
         return row.throughput_qps
     mean_s = row.latency.mean_s
-    # Ends swap: the slower, the fewer.
-    turned = Estimate(mean_s.value, mean_s.high, mean_s.low or None, mean_s.reason)
-    return turned.map(lambda seconds: 1 / seconds if seconds else 0.0)
+    return replace(mean_s, low=mean_s.low or None).map_decreasing(lambda seconds: 1 / seconds if seconds else 0.0)
 
 
 def service_of(row: Row) -> Service:

@@ -5,6 +5,7 @@ queries = US$ that the build costs more / US$ that a query costs less
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from enum import Enum
 
@@ -67,8 +68,7 @@ def of(pair: Comparison) -> BreakEven | None:
         return None
     if a.build_usd < b.build_usd:
         # The dearer build is B's, whose queries save what A's cost more.
-        turned = Estimate(more.value, more.high, more.low, more.reason)
-        return BreakEven("b", (a.build_usd, b.build_usd), turned.map(lambda usd: -usd))
+        return BreakEven("b", (a.build_usd, b.build_usd), more.map_decreasing(operator.neg))
     return BreakEven("a", (a.build_usd, b.build_usd), more)
 
 

@@ -90,10 +90,10 @@ def summarise(jobs: Sequence[StoredJob], *, rankings: bool = True) -> CellSummar
         whole, timed = timed, (_during_updates(timed) if is_mixed else timed)
         facts = sample_checks.inspect(timed, _phases_s(results), scenario, two_stages=two_stages)
         timed, holes = _complete(timed)
-        summary = _summary(results, timed)
-        summary = replace(summary, cpu=_cpu(results, timed), counts=_counts(timed), notes=(*summary.notes, *holes))
-        answered = (confirming_samples(results, timed) if has_probes(results[0]) else timed).answered
-        shares = by_selectivity(answered, results[0].provenance.corpus_documents)
+        shown = confirming_samples(results, timed) if has_probes(results[0]) else timed
+        summary = _summary(results, shown)
+        summary = replace(summary, cpu=_cpu(results, shown), counts=_counts(timed), notes=(*summary.notes, *holes))
+        shares = by_selectivity(shown.answered, results[0].provenance.corpus_documents)
         summary = replace(summary, latency=replace(summary.latency, selectivity_s=shares))
         if is_mixed:
             summary = _with_updates(summary, jobs, whole, timed)
@@ -120,33 +120,25 @@ def assess(
 
 
 def _summary(results: Sequence[Result], timed: Timings) -> CellSummary:
+    """Describe latency and throughput; ``timed``: the samples that show the latency."""
     scenario = results[0].spec.cell.scenario
-    probes = has_probes(results[0])
-    if scenario == "offline" and not probes:
-        return _without_latency(
-            timed,
-            "scenario offline: a query's latency is its whole batch's; see the throughput",
-            offline_throughput(timed),
-            _stages(timed),
-        )
     if scenario == "mixed":
-        asked, timed, rate = len(timed.query), timed.answered, Estimate(None, reason=_FIXED_RATE)
+        rate = Estimate(None, reason=_FIXED_RATE)
+    elif has_probes(results[0]):
+        rate = server_throughput(results) if scenario == "server" else connected_throughput(results)
         if not len(timed.query):
-            return replace(_without_latency(timed, "no query was answered", rate, {}), failed=asked or None)
-        service = None if timed.service_s is None else _timing(timed, timed.service_s)
-        return replace(_with_latency(timed, rate, service), failed=asked - len(timed.query) or None)
-    if not probes:
+            return _without_latency(timed, "no rate was confirmed, so there is no latency", rate, {})
+    elif scenario == "offline":
+        reason = "scenario offline: a query's latency is its whole batch's; see the throughput"
+        return _without_latency(timed, reason, offline_throughput(timed), _stages(timed))
+    else:
         return _with_latency(timed)
-    rate = server_throughput(results) if scenario == "server" else connected_throughput(results)
-    timed = confirming_samples(results, timed)
-    if not len(timed.query):
-        return _without_latency(timed, "no rate was confirmed, so there is no latency", rate, {})
-    asked, timed = len(timed.query), timed.answered
-    failed = asked - len(timed.query)
-    if not len(timed.query):
-        return replace(_without_latency(timed, "no query was answered", rate, {}), failed=failed or None)
-    service = None if timed.service_s is None else _timing(timed, timed.service_s)
-    return replace(_with_latency(timed, throughput_qps=rate, service_s=service), failed=failed or None)
+    answered = timed.answered
+    failed = len(timed.query) - len(answered.query) or None
+    if not len(answered.query):
+        return replace(_without_latency(answered, "no query was answered", rate, {}), failed=failed)
+    service = None if answered.service_s is None else _timing(answered, answered.service_s)
+    return replace(_with_latency(answered, rate, service), failed=failed)
 
 
 def _during_updates(timed: Timings) -> Timings:
@@ -318,14 +310,12 @@ def _disagreements(jobs: Sequence[StoredJob]) -> int | None:
 
 
 def _cpu(results: Sequence[Result], timed: Timings) -> CpuUse:
-    """Return the CPU time and the energy of a query; of ``server`` over the probes that confirmed each job's rate.
+    """Return the CPU time and the energy of a query over the trials of some samples.
 
     The intervals are Student's over the jobs, for these queries.
     """
     if results[0].spec.cell.scenario == "mixed":
         return CpuUse(per_query_s=Estimate(None, reason=_SHARED_CPU), package_j=Estimate(None, reason=_SHARED_CPU))
-    if has_probes(results[0]):
-        timed = confirming_samples(results, timed)
     answered = dict(zip(timed.trials, np.bincount(timed.trial, minlength=len(timed.trials)).tolist(), strict=True))
     used = _by_job(results, answered, lambda seen: [(one.trial, one.cpu_s, one.wall_s) for one in seen.trial_cpu])
     if used is None:
@@ -432,7 +422,7 @@ def server_throughput(results: Sequence[Result]) -> Estimate:
     A job without a confirmed rate counts as the lowest; if the median is such a job, there is no figure.
     """
     searched = measurements(results)
-    believed = sorted(one.rate_qps for one in searched if one.rate_qps is not None)
+    believed = sorted(one.rate_qps for one in searched if one.rate_qps)
     jobs, none = len(results), len(results) - len(believed)
     failures = f"in {none} of {jobs} jobs no rate kept the latency target and kept it again" if none else None
     place = (jobs - 1) / 2 - none  # the median's place among the confirmed rates, rounded towards the slower
@@ -455,7 +445,7 @@ def server_throughput(results: Sequence[Result]) -> Estimate:
 
 def connected_throughput(results: Sequence[Result]) -> Estimate:
     """Return what a service answered by its best number of connections: the median over jobs, and their extremes."""
-    answered = sorted(one.rate_qps for one in measurements(results) if one.rate_qps is not None)
+    answered = sorted(one.rate_qps for one in measurements(results) if one.rate_qps)
     if not answered:
         return Estimate(None, reason="no number of connections was tried")
     chosen = sorted({one.probes[-1].streams or 0 for one in measurements(results) if one.probes})

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from harness.analysis import axes, comparison
 from harness.analysis.axes import ComparisonGroup
-from harness.analysis.pareto_front import reason_not_ranked
+from harness.analysis.pareto_front import reason_not_ranked, sort_out
 from harness.analysis.table import Row, Table
 from harness.errors import UnknownName, UsageError
 from harness.estimate import Estimate, best_of
@@ -191,34 +191,26 @@ def _of_group(
     offset: float,
 ) -> CheapestPoint:
     cost, accuracy = axes.axis("cost", goal.measure), axes.accuracy(goal.measure)
-    reasons = [(row, reason_not_ranked(row, (accuracy, cost))) for row in rows]
-    ranked = [row for row, reason in reasons if reason is None]
-    left_out = tuple((row, reason) for row, reason in reasons if reason is not None)
+    ranked, others = sort_out(rows, lambda row: reason_not_ranked(row, (accuracy, cost)))
+    left_out = tuple(others)
     ranked.sort(key=lambda row: (row.usd_per_million.value or 0.0, row.latency.mean_s.value or 0.0, row.per_query_key))
-    if base is None:
-        points = [_absolute(row, goal.measure, offset) for row in ranked]
-        return CheapestPoint(place, offset, tuple(points), left_out)
-    known = [row for row in rows if row.system == base and reason_not_ranked(row, (accuracy,)) is None]
-    if not known:
-        return CheapestPoint(place, None, (), left_out, f"{base} has no {goal.measure} here")
-    first = max(known, key=lambda row: row.measured(goal.measure) or 0.0)
-    points = _relative(ranked, first, per_query, goal.measure, offset)
-    return CheapestPoint(place, (first.measured(goal.measure) or 0.0) + offset, tuple(points), left_out)
+    least, first = offset, None
+    if base is not None:
+        known = [row for row in rows if row.system == base and reason_not_ranked(row, (accuracy,)) is None]
+        if not known:
+            return CheapestPoint(place, None, (), left_out, f"{base} has no {goal.measure} here")
+        first = max(known, key=lambda row: row.measured(goal.measure) or 0.0)
+        least += first.measured(goal.measure) or 0.0
+    points = tuple(_point(row, first, per_query, goal.measure, offset) for row in ranked)
+    return CheapestPoint(place, least, points, left_out)
 
 
-def _absolute(row: Row, measure: str, goal: float) -> OperatingPoint:
-    mean = row.measures[measure]
-    return OperatingPoint(row, mean, mean.map(lambda value: value - goal))
-
-
-def _relative(
-    rows: Sequence[Row], base: Row, per_query: Mapping[str, PerQuery], measure: str, offset: float
-) -> list[OperatingPoint]:
-    """Return the points of rows against another row's mean; differences are paired by query."""
-    points = []
-    for row in rows:
+def _point(
+    row: Row, base: Row | None, per_query: Mapping[str, PerQuery], measure: str, offset: float
+) -> OperatingPoint:
+    """Return a row's gap to a number, or to another row's mean and a number; differences are paired by query."""
+    mean = gap = row.measures[measure]
+    if base is not None:
         (difference,) = comparison.paired([(base, row)], per_query, measure)  # each row by itself
-        mean = row.measures[measure]
         gap = replace(difference.interval, value=(mean.value or 0.0) - (base.measured(measure) or 0.0))
-        points.append(OperatingPoint(row, mean, gap.map(lambda value: value - offset)))
-    return points
+    return OperatingPoint(row, mean, gap.map(lambda value: value - offset))

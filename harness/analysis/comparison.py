@@ -172,16 +172,16 @@ def compare_pairs(
     texts: dict[str | None, Mapping[str, str]] = {}
     comparisons = []
     folders = {folder: _job_folders(folder) for folder in {*results}}
-    of_sides = folders[results[0]], folders[results[1]]
     with bar("compare", "pairs") as step:
         for number, (row, other) in enumerate(pairs):
             step(number, len(pairs))
+            job, other_job = (_job(folders[of], each) for of, each in zip(results, (row, other), strict=True))
             if count and row.sample_sha256 not in texts:
-                texts[row.sample_sha256] = _texts(results[0], row)
+                texts[row.sample_sha256] = _texts(job)
             choice = QueryChoice(measure, count, texts.get(row.sample_sha256, {})) if measure else None
             ours, theirs = values[0].get(row.per_query_key), values[1].get(other.per_query_key)
             compared = compare(row, other, ours, theirs, measures, choice)
-            comparisons.append(replace(compared, answers=_answers(of_sides, row, other)))
+            comparisons.append(replace(compared, answers=_answers(job, other_job, min(row.k, other.k))))
     return comparisons
 
 
@@ -192,27 +192,29 @@ def _job_folders(results: Path) -> dict[tuple[str | None, str], Path]:
     return {(job_origins.of_job(path), path.name): path for path in paths}
 
 
-# The folders of jobs of A's and of B's results.
-_Folders = tuple[Mapping[tuple[str | None, str], Path], Mapping[tuple[str | None, str], Path]]
-
-
-def _answers(folders: _Folders, a: Row, b: Row) -> AnswerChange | None:
-    """Return what changed in the answers of two rows; ``None``: a run is missing or cannot be read."""
-    ours, theirs = (folder.get((row.origin, row.key)) for folder, row in zip(folders, (a, b), strict=True))
-    if ours is None or theirs is None or not a.outcome is b.outcome is Outcome.OK:
-        return None
+def _job(folders: Mapping[tuple[str | None, str], Path], row: Row) -> StoredJob | None:
+    """Return the job whose run is a row's; ``None``: it is missing or cannot be read."""
+    path = folders.get((row.origin, row.key))
     try:
-        jobs = [StoredJob(path, reader.read_result(path / reader.RESULT)) for path in (ours, theirs)]
-        hits_a, hits_b = (reader.read_job_run(job).rankings for job in jobs)
-        return answer_changes.between(hits_a, hits_b, jobs[0].sample_ids(), min(a.k, b.k))
+        return None if path is None else StoredJob(path, reader.read_result(path / reader.RESULT))
     except HarnessError:
         return None
 
 
-def _texts(results: Path, row: Row) -> Mapping[str, str]:
-    """Return the texts of a row's queries; none if they are missing, as no comparison depends on them."""
+def _answers(a: StoredJob | None, b: StoredJob | None, depth: int) -> AnswerChange | None:
+    """Return what changed in the answers of two jobs; ``None``: one failed, or its run cannot be read."""
+    if a is None or b is None or not a.result.outcome is b.result.outcome is Outcome.OK:
+        return None
     try:
-        job = reader.of_key(results, row.key)
+        hits_a, hits_b = (reader.read_job_run(job).rankings for job in (a, b))
+        return answer_changes.between(hits_a, hits_b, a.sample_ids(), depth)
+    except HarnessError:
+        return None
+
+
+def _texts(job: StoredJob | None) -> Mapping[str, str]:
+    """Return the texts of a job's queries; none if they are missing, as no comparison depends on them."""
+    try:
         return job.sample_texts() if job else {}
     except FileError:
         return {}

@@ -135,11 +135,7 @@ class ChangeEvidence:
 
 
 def _past(item: Estimate, limit: float, more: bool) -> Estimate:
-    low, value, high = (None if each is None else each - limit for each in (item.low, item.value, item.high))
-    if more:
-        return Estimate(value, low, high, item.reason)
-    low, value, high = (None if each is None else -each for each in (high, value, low))
-    return Estimate(value, low, high, item.reason)
+    return item.map(lambda change: change - limit) if more else item.map_decreasing(lambda change: limit - change)
 
 
 def same_cells(a_rows: Iterable[Row], b_rows: Sequence[Row]) -> list[tuple[Row, Row | None]]:

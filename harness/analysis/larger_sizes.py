@@ -41,7 +41,7 @@ class SizeFigure:
         scale: from the unit of a row.
         read: returns the value of a row.
         larger_unit: the unit for people where values are large, and how many of ``unit`` it has.
-        own_error, steepest: as :func:`harness.analysis.scaling.law` takes them.
+        own_error, steepest: as :func:`harness.analysis.scaling.examined` takes them.
     """
 
     name: str

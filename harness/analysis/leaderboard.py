@@ -112,16 +112,8 @@ class RankedRow:
 
 
 @dataclass(frozen=True)
-class ExcludedRow:
-    """A row of the dataset that is not ranked, with the reason."""
-
-    row: Row
-    reason: str
-
-
-@dataclass(frozen=True)
 class Leaderboard:
-    """Ranked rows in their order, the rows left out, and everything that the ranks depend on.
+    """Ranked rows in their order, the rows left out with the reason, and everything that the ranks depend on.
 
     ``rates`` follow from all ranked rows; a leaderboard by one axis has none.  ``table`` holds all rows.
     ``rates_source`` names the paper's table that the rates are from; ``None``: they are computed or given.
@@ -133,7 +125,7 @@ class Leaderboard:
     rates: Mapping[str, Rate]
     cutoff: float
     ranked_rows: tuple[RankedRow, ...]
-    left_out: tuple[ExcludedRow, ...]
+    left_out: tuple[tuple[Row, str], ...]
     table: Table
     rates_source: str | None = None
 
@@ -168,11 +160,11 @@ def build(table: Table, by_query: Mapping[str, PerQuery], query: LeaderboardQuer
     group, rows, others = _comparable(table, query)
     shown = _axes(query)
     needed = [axis for axis in shown if axis.name in _needed(query)]
-    reasons = [(row, pareto_front.reason_not_ranked(row, needed) or _beyond(row, query)) for row in rows]
-    ranked = [row for row, reason in reasons if reason is None]
-    left_out = [ExcludedRow(row, reason) for row, reason in reasons if reason is not None]
+    ranked, left_out = pareto_front.sort_out(
+        rows, lambda row: pareto_front.reason_not_ranked(row, needed) or _beyond(row, query)
+    )
     if not ranked:
-        first = f"; {left_out[0].row.system}: {left_out[0].reason}" if left_out else ""
+        first = next((f"; {row.system}: {reason}" for row, reason in left_out), "")
         raise UsageError(f"no row of {query.dataset} can be ranked{first}; harness report shows what is stored")
     uncertainty = pareto_front.uncertainty(ranked, by_query, query.measure, table.rounded_to)
     cutoff = uncertainty.cutoff if query.cutoff is None else query.cutoff
@@ -248,7 +240,7 @@ def _entry(row: Row, needed: Sequence[Axis]) -> Entry:
     return Entry(row.system, row.profile, row.per_query_key, values.pop(ACCURACY, 0.0), values)
 
 
-def _comparable(table: Table, query: LeaderboardQuery) -> tuple[ComparisonGroup, list[Row], list[ExcludedRow]]:
+def _comparable(table: Table, query: LeaderboardQuery) -> tuple[ComparisonGroup, list[Row], list[tuple[Row, str]]]:
     """Return the largest group of comparable rows, and the dataset's other rows."""
     if query.measure not in table.measures:
         raise UnknownName("measure", query.measure, table.measures)
@@ -265,7 +257,7 @@ def _comparable(table: Table, query: LeaderboardQuery) -> tuple[ComparisonGroup,
     groups = axes.group_rows(candidates)
     largest = max(groups, key=lambda group: sum(row.outcome is Outcome.OK for row in groups[group]))
     others = [
-        ExcludedRow(row, f"not to be compared with the others: another {_differs(group, largest)}")
+        (row, f"not to be compared with the others: another {_differs(group, largest)}")
         for group, rows in groups.items()
         if group != largest
         for row in rows

@@ -166,11 +166,6 @@ class Difference:
         return combined(self.over_queries, self.again)
 
     @property
-    def larger_is_better(self) -> bool:
-        """Return whether larger is better: true for every metric but latency."""
-        return self.metric != LATENCY
-
-    @property
     def verdict_text(self) -> str:
         """The verdict in words; if the sample is too small, with the number of queries that would suffice."""
         if self.verdict is ComparisonVerdict.NONE:
@@ -190,7 +185,7 @@ class Difference:
         if self.tested is None:
             return None
         up, down = self.tested.higher, self.tested.lower
-        return (up, down, self.tested.tied) if self.larger_is_better else (down, up, self.tested.tied)
+        return (down, up, self.tested.tied) if self.metric == LATENCY else (up, down, self.tested.tied)
 
 
 def difference(

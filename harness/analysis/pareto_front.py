@@ -6,7 +6,7 @@ A row is ``dominated`` if another row is surely at least as good on every axis a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -79,6 +79,12 @@ def reason_not_ranked(row: Row, needed: Sequence[Axis]) -> str | None:
     return None
 
 
+def sort_out(rows: Iterable[Row], reason: Callable[[Row], str | None]) -> tuple[list[Row], list[tuple[Row, str]]]:
+    """Return the rows without a reason to leave them out, and the other rows with the reason."""
+    reasons = [(row, reason(row)) for row in rows]
+    return [row for row, why in reasons if why is None], [(row, why) for row, why in reasons if why is not None]
+
+
 def contested_cells(table: Table, by_query: Mapping[str, PerQuery], measure: str) -> frozenset[Cell]:
     """Return the cells that are contested on the default front of their group.
 
@@ -88,7 +94,7 @@ def contested_cells(table: Table, by_query: Mapping[str, PerQuery], measure: str
         measure: the measure of accuracy.
     """
     front_axes = [axes.axis(name, measure) for name in AXES]
-    ranked = [row for row in table.rows if reason_not_ranked(row, front_axes) is None]
+    ranked, _ = sort_out(table.rows, lambda row: reason_not_ranked(row, front_axes))
     cells = set()
     for rows in axes.group_rows(ranked).values():
         states = front_states(rows, front_axes, uncertainty(rows, by_query, measure, table.rounded_to).relations)

@@ -7,8 +7,9 @@ forger: a passport is a claim that can be measured again, by the hashes in it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,9 +17,7 @@ from pydantic import BeforeValidator, Field
 
 from harness.analysis.table import (
     Cause,
-    CpuUse,
     Finding,
-    IndexFigures,
     Latency,
     Machine,
     Row,
@@ -173,59 +172,41 @@ class PassportEntry(ConfigModel):
 
 @dataclass(frozen=True)
 class _Column:
-    """A figure of a passport: how a row has it, and how it gets it again."""
+    """A figure of a passport: its place in a row, and the factor to its unit there.
 
-    read: Callable[[Row], Estimate | float | None]
-    write: Callable[[Row, Estimate], Row]
-    scale: float = 1.0
+    ``restored`` is its place in a row that is read from a passport, if that is another one.  A ``whole`` number has no
+    interval.
+    """
 
+    place: str
+    scale: float
+    whole: bool = False
+    restored: str = ""
 
-def _latency(name: str) -> _Column:
-    def write(row: Row, value: Estimate) -> Row:
-        changes: dict[str, Any] = {name: value}
-        return replace(row, latency=replace(row.latency, **changes))
+    def read(self, row: Row) -> Estimate | float | None:
+        """Return the figure of a row."""
+        figure: Estimate | float | None = attrgetter(self.place)(row)
+        return figure
 
-    return _Column(lambda row: getattr(row.latency, name), write, 1e3)
-
-
-def _resource(name: str) -> _Column:
-    def write(row: Row, value: Estimate) -> Row:
-        changes: dict[str, Any] = {name: _whole(value)}
-        return replace(row, resources=replace(row.resources, **changes))
-
-    return _Column(lambda row: getattr(row.resources, name), write, 1 / _MIB)
-
-
-def _whole(value: Estimate) -> int | None:
-    return None if value.value is None else round(value.value)
-
-
-def _count(name: str) -> _Column:
-    return _Column(
-        lambda row: row.counts.get(name),
-        lambda row, value: replace(row, counts={**row.counts, name: value.value or 0.0}),
-    )
+    def write(self, row: Row, value: Estimate) -> Row:
+        """Return a row with the figure."""
+        record, _, name = (self.restored or self.place).rpartition(".")
+        changes: dict[str, Any] = {name: round(value.value or 0.0) if self.whole else value}
+        return replace(row, **{record: replace(getattr(row, record), **changes)} if record else changes)
 
 
 # By the names of columns.md.
-COLUMNS: dict[str, _Column] = {
-    "latency_mean_ms": _latency("mean_s"),
-    "p95_ms": _latency("p95_s"),
-    "p99_ms": _latency("p99_s"),
-    "throughput_qps": _Column(lambda row: row.throughput_qps, lambda row, value: replace(row, throughput_qps=value)),
-    "cpu_per_query_ms": _Column(
-        lambda row: row.cpu.of_system_s, lambda row, value: replace(row, cpu=CpuUse(per_query_s=value)), 1e3
-    ),
-    "peak_anon_mib": _resource("peak_anon_bytes"),
-    "peak_gpu_mib": _resource("peak_gpu_bytes"),
-    "index_mib": _Column(
-        lambda row: row.index.size_bytes,
-        lambda row, value: replace(row, index=IndexFigures(size_bytes=_whole(value))),
-        1 / _MIB,
-    ),
-    "prompt_tokens": _count("prompt_tokens"),
-    "completion_tokens": _count("completion_tokens"),
+COLUMNS = {
+    "latency_mean_ms": _Column("latency.mean_s", 1e3),
+    "p95_ms": _Column("latency.p95_s", 1e3),
+    "p99_ms": _Column("latency.p99_s", 1e3),
+    "throughput_qps": _Column("throughput_qps", 1.0),
+    "cpu_per_query_ms": _Column("cpu.of_system_s", 1e3, restored="cpu.per_query_s"),
+    "peak_anon_mib": _Column("resources.peak_anon_bytes", 1 / _MIB, whole=True),
+    "peak_gpu_mib": _Column("resources.peak_gpu_bytes", 1 / _MIB, whole=True),
+    "index_mib": _Column("index.size_bytes", 1 / _MIB, whole=True),
 }
+_COUNTS = ("prompt_tokens", "completion_tokens")
 
 
 @dataclass(frozen=True)
@@ -268,6 +249,7 @@ def of_row(row: Row, job: StoredJob, measure: str, hub: Hub) -> dict[str, Any]:
 def _passport(row: Row, recipe: str) -> dict[str, Any]:
     """Return the fields of :class:`Passport`."""
     figures = {name: _numbers(column.read(row), column.scale) for name, column in COLUMNS.items()}
+    figures |= {name: _numbers(row.counts.get(name)) for name in _COUNTS}
     measures = {name: _numbers(value) for name, value in row.measures.items()}
     doubts = dict.fromkeys(each.cause for each in row.findings if each.validity.doubt)
     machine, price = row.machine, row.price
@@ -324,7 +306,7 @@ def _machine(machine: Machine) -> dict[str, Any]:
         "architecture": str(machine.architecture),
         "host_cpus": machine.host_cpus,
         "gpu": str(machine.gpu_models[0]) if machine.gpu_models else None,
-        "instance_type": _text(machine.instance_type),
+        "instance_type": str(machine.instance_type) if machine.instance_type else None,
         "harness_version": str(machine.harness_version),
         "harness_commit": str(machine.harness_commit)[:12] if machine.harness_commit else None,
     }
@@ -367,10 +349,6 @@ def _rounded(value: float) -> float:
 def _start(sha256: str | None) -> str | None:
     """Return the first digits of a hash, which tell honest files apart."""
     return None if sha256 is None else sha256[:16]
-
-
-def _text(value: ForeignText | None) -> str | None:
-    return None if value is None else str(value)
 
 
 def _present(value: Any) -> Any:
@@ -492,7 +470,7 @@ def table(found: Sequence[PassportEntry], measures: Sequence[str] = ()) -> Table
 
 
 def _row(entry: PassportEntry, measures: Sequence[str]) -> Row:
-    passport, missing = entry.harness, Estimate(None, reason=_MISSING)
+    passport, missing = entry.harness, _estimate(None)
     hardware, protocol, machine, hashes = passport.hardware, passport.protocol, passport.machine, passport.hashes
     row = Row(
         suite=passport.suite,
@@ -532,25 +510,23 @@ def _row(entry: PassportEntry, measures: Sequence[str]) -> Row:
         latency_target_s=None if protocol.latency_target_ms is None else protocol.latency_target_ms / 1e3,
         latency_percentile=protocol.percentile,
         token_model=passport.token_model,
-        measures={name: _measure(passport, name) for name in measures},
+        measures={name: _estimate(passport.measures.get(name)) for name in measures},
         latency=Latency(mean_s=missing, p50_s=missing, p95_s=missing, p99_s=missing),
         throughput_qps=missing,
+        counts={name: passport.figures[name][0] for name in _COUNTS if name in passport.figures},
         findings=tuple(
             Finding(cause, passport.validity, f"{cause.value.replace('_', ' ')}, as the passport says")
             for cause in passport.doubts
         ),
         notes=(NOTE,),
     )
-    for name, value in passport.figures.items():
-        if name in COLUMNS:
-            row = COLUMNS[name].write(row, _estimate(value, COLUMNS[name].scale))
+    for name, column in COLUMNS.items():
+        if name in passport.figures:
+            row = column.write(row, _estimate(passport.figures[name], column.scale))
     return row
 
 
-def _measure(passport: Passport, name: str) -> Estimate:
-    numbers = passport.measures.get(name)
-    return Estimate(None, reason=_MISSING) if numbers is None else Estimate(*numbers)
-
-
-def _estimate(numbers: Numbers, scale: float) -> Estimate:
+def _estimate(numbers: Numbers | None, scale: float = 1.0) -> Estimate:
+    if numbers is None:
+        return Estimate(None, reason=_MISSING)
     return Estimate(*numbers).map(lambda number: number / scale)

@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from harness import stats
-from harness.analysis import published_measures
+from harness.analysis import axes, published_measures
+from harness.analysis.axes import Key
 from harness.analysis.published_measures import PositionHistogram
 from harness.analysis.resampling import RESAMPLES
 from harness.analysis.table import Row
 from harness.datasets.passage_positions import RelevantPosition
 from harness.driver.records import Scalar
-from harness.estimate import CONFIDENCE, INTERVAL_MIN_QUERIES, Estimate
+from harness.estimate import CONFIDENCE, INTERVAL_MIN_QUERIES, Estimate, interval_of_too_few
 from harness.evaluation.per_query import PerQuery
 from harness.stats import Floats
 
@@ -66,24 +67,22 @@ class FirstPassages:
     @property
     def of_query(self) -> dict[str, RelevantPosition]:
         """The earliest passage of each query."""
-        earliest: dict[str, RelevantPosition] = {}
-        for each in self.firsts:
-            known = earliest.get(each.query)
-            if known is None or each.start_token < known.start_token:
-                earliest[each.query] = each
-        return earliest
+        return _earliest(self.firsts, lambda each: each.query)
 
 
 def first_passages(
     dataset: str, origin: str, records: Iterable[RelevantPosition], pairs: int | None = None
 ) -> FirstPassages:
     """Return the first passage of each pair of a query and a document, in the order of the records."""
-    firsts: dict[tuple[str, str], RelevantPosition] = {}
-    for each in records:
-        known = firsts.get((each.query, each.doc))
-        if known is None or each.start_token < known.start_token:
-            firsts[each.query, each.doc] = each
+    firsts = _earliest(records, lambda each: (each.query, each.doc))
     return FirstPassages(dataset, origin, tuple(firsts.values()), pairs)
+
+
+def _earliest(
+    records: Iterable[RelevantPosition], key: Callable[[RelevantPosition], Key]
+) -> dict[Key, RelevantPosition]:
+    found = axes.grouped(records, key)
+    return {name: min(of_key, key=lambda each: each.start_token) for name, of_key in found.items()}
 
 
 def histogram(tokens: Iterable[int], width: int = BIN) -> tuple[int, ...]:
@@ -318,7 +317,7 @@ def slope(starts: Floats, scores: Floats, seed: int = SEED, resamples: int = RES
         return Estimate(None, reason="all passages start at one position")
     value = float(_slopes(np.ones((1, len(starts))), starts, scores)[0])
     if len(starts) < INTERVAL_MIN_QUERIES:
-        return Estimate(value, reason=f"an interval needs {INTERVAL_MIN_QUERIES} queries, there are {len(starts)}")
+        return Estimate(value, reason=interval_of_too_few(INTERVAL_MIN_QUERIES, len(starts)))
     blocks = stats.weight_blocks(np.zeros(len(starts), dtype=np.int64), resamples, seed)
     drawn = np.concatenate([_slopes(weights, starts, scores) for weights in blocks])
     drawn = drawn[np.isfinite(drawn)]

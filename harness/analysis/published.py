@@ -10,7 +10,7 @@ import datetime
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -440,13 +440,18 @@ def minimum_viable(system: str, gpus: int) -> tuple[Viable, str] | None:
     return None
 
 
-def _lines(model: type[Model], path: Path, decimals: dict[str, int]) -> tuple[Model, ...]:
+def csv_lines(path: Path, columns: Iterable[str]) -> Iterator[tuple[str, config.CsvRow]]:
+    """Yield the rows of a table's file, each with its place; raise FileError if it is missing or not such a table."""
     if not os.path.lexists(path):
         raise FileError(f"{path}: no such file; {NAME} names it")
     with reading(path, "bring the file back"):
         content = read_whole(path, _MAX_BYTES)
+    yield from config.csv_rows(path, ",".join(columns), content)
+
+
+def _lines(model: type[Model], path: Path, decimals: dict[str, int]) -> tuple[Model, ...]:
     lines = []
-    for place, cells in config.csv_rows(path, ",".join(model.model_fields), content):
+    for place, cells in csv_lines(path, model.model_fields):
         try:
             line = model.model_validate({column: text for column, text in cells.items() if text})
         except ValidationError as error:

@@ -11,25 +11,25 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import Field, model_validator
 
 from harness import config
-from harness.analysis.published import NAME, NOT_JUDGED, Paper, is_in
+from harness.analysis import axes
+from harness.analysis.published import NAME, NOT_JUDGED, Paper, csv_lines, is_in
 from harness.analysis.table import Latency, Row, Table, Validity
 from harness.config import ConfigModel, read_toml, validate
 from harness.driver.records import Outcome
 from harness.errors import FileError
 from harness.estimate import Estimate
 from harness.results.isolation import PUBLISHED
-from harness.untrusted import ForeignText, read_whole, reading
+from harness.untrusted import ForeignText
 
 NO_LATENCY = "the paper prints no latency"
 SYSTEM = "system"
-_MAX_BYTES = 8 << 20
 # A printed figure that our copy does not show.
 LOST = "?"
 _FIGURE = r"[+-]?(?:[0-9]{0,9}\.[0-9]{1,6}|[0-9]{1,9})"
@@ -186,17 +186,12 @@ class PublishedMeasures:
         """Return the baseline of a row's printed gains."""
         return table.over.get(system, self.about.firstp.get(system))
 
-    @property
-    def gain_table(self) -> MeasureTable | None:
-        """The first table with a column of mean gains over FirstP."""
-        return next((table for table in self.about.tables if table.gain is not None), None)
-
     def printed_gains(self) -> dict[str, float]:
-        """Return the printed mean gain over FirstP of each system that has one, per cent."""
-        table = self.gain_table
-        if table is None or table.gain is None:
-            return {}
-        return {line[table.key]: float(line[table.gain]) for line in self.lines[table.number] if line[table.gain]}
+        """Return the printed mean gain over FirstP of each system that has one, per cent, in the first such table."""
+        for table in self.about.tables:
+            if (gain := table.gain) is not None:
+                return {line[table.key]: float(line[gain]) for line in self.lines[table.number] if line[gain]}
+        return {}
 
 
 def read(folder: Path) -> PublishedMeasures:
@@ -237,10 +232,8 @@ def long_documents() -> PublishedMeasures:
 
 
 def _lines(path: Path, table: MeasureTable) -> Iterator[dict[str, str]]:
-    with reading(path, "bring the file back"):
-        content = read_whole(path, _MAX_BYTES)
     names: set[str] = set()
-    for place, cells in config.csv_rows(path, ",".join(table.header), content):
+    for place, cells in csv_lines(path, table.header):
         name = cells[table.key]
         if not name:
             raise FileError(f"{place}: {table.key} is empty; name it as the paper does")
@@ -273,7 +266,7 @@ def _rows(paper: PublishedMeasures, table: MeasureTable) -> Iterator[Row]:
     unknown = Estimate(None, reason=NO_LATENCY)
     for number, line in enumerate(paper.lines[table.number], start=1):
         cells = table.cells(line)
-        for dataset, names in _by_dataset(table, cells).items():
+        for dataset, names in axes.grouped(cells, lambda column: table.columns[column].dataset).items():
             key = f"{name}/table{table.number}/{number}/{names[0]}"
             yield Row(
                 suite=suite,
@@ -295,14 +288,6 @@ def _rows(paper: PublishedMeasures, table: MeasureTable) -> Iterator[Row]:
                 keys=(key,),
                 notes=tuple(_notes(paper, table, line[table.key], {column: cells[column] for column in names})),
             )
-
-
-def _by_dataset(table: MeasureTable, columns: Iterable[str]) -> dict[str, list[str]]:
-    """Return columns by their dataset, in the order of the table."""
-    found: dict[str, list[str]] = {}
-    for column in columns:
-        found.setdefault(table.columns[column].dataset, []).append(column)
-    return found
 
 
 def _notes(

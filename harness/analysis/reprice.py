@@ -259,10 +259,8 @@ def ranked(rows: Sequence[Row], priced: Sequence[tuple[Priced, ...]]) -> tuple[R
         rows: all measured.
         priced: each row's ways, in the order of a change's fields.
     """
-    groups: dict[ComparisonGroup, list[int]] = defaultdict(list)
-    for number, row in enumerate(rows):
-        if row.validity is not Validity.INVALID:
-            groups[axes.comparison_group(row)].append(number)
+    valid = [number for number, row in enumerate(rows) if row.validity is not Validity.INVALID]
+    groups = axes.grouped(valid, lambda number: axes.comparison_group(rows[number]))
     ways = []
     for way in zip(*priced, strict=True):
         ranks: list[int | None] = [None] * len(rows)
@@ -299,10 +297,8 @@ def cheapest_changes(changes: Sequence[RowChange], way: str) -> Iterator[Cheapes
 
 
 def _by_place(changes: Sequence[RowChange]) -> Mapping[ComparisonGroup, list[RowChange]]:
-    places: dict[ComparisonGroup, list[RowChange]] = defaultdict(list)
-    for change in changes:
-        if any(was.rank is not None for was, _ in change.pairs.values()):
-            places[change.place].append(change)
+    ranked = [change for change in changes if any(was.rank is not None for was, _ in change.pairs.values())]
+    places = axes.grouped(ranked, lambda change: change.place)
     return {place: places[place] for place in sorted(places, key=lambda place: tuple(map(str, place)))}
 
 

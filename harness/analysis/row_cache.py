@@ -150,12 +150,10 @@ class RowCache:
                 [(cell.stamp if cell.per_query else None, cell.facts, cell.disagreements) for cell in built.cells],
                 exclude_defaults=True,
             )
-            with filesystem.scratch_folder(self.path.parent, self.path.name.partition(".")[0]) as scratch:
-                # Values by query come first, because rows without them would look complete.
-                per_query.write(scratch / _QUERIES, built.per_query.values(), self._stamp)
-                (scratch / _QUERIES).replace(self._queries)
-                (scratch / _ROWS).write_bytes(_packed(self._stamp, table, evidence))
-                (scratch / _ROWS).replace(self.path)
+            # Values by query come first, because rows without them would look complete.
+            with self._replacing(self._queries) as path:
+                per_query.write(path, built.per_query.values(), self._stamp)
+            self._keep(self.path, table, evidence)
         except (OSError, ValueError) as error:
             reason = reason_of(error)
             log.info("%s: cannot be written: %s; the next table is computed again", self.path, reason)
@@ -173,20 +171,14 @@ class RowCache:
         self._known_tests[text] = compute()
         # If a run stored something meanwhile, the files behind this test are unknown.
         if folder_stamp(self._folder) == self._stamp:
-            name = self._tests.name.partition(".")[0]
-            # Where the cache cannot be written, the next call computes the test again.
-            with contextlib.suppress(OSError), filesystem.scratch_folder(self._tests.parent, name) as scratch:
-                (scratch / _TESTS).write_bytes(_packed(self._stamp, _tests_adapter().dump_json(self._known_tests)))
-                (scratch / _TESTS).replace(self._tests)
+            with contextlib.suppress(OSError):  # where the cache cannot be written, the next call computes it again
+                self._keep(self._tests, _tests_adapter().dump_json(self._known_tests))
         return self._known_tests[text]
 
     def keep_pages(self, pages: Iterable[Path], inputs: Iterable[Path]) -> None:
         """Remember that these files were written from the rows and from other input files."""
-        name = self._pages.name.partition(".")[0]
-        # Where the cache cannot be written, the next run writes the files again.
-        with contextlib.suppress(OSError), filesystem.scratch_folder(self._pages.parent, name) as scratch:
-            (scratch / _PAGES).write_bytes(_packed(self._stamp, _bytes(_states(pages, inputs))))
-            (scratch / _PAGES).replace(self._pages)
+        with contextlib.suppress(OSError):  # where the cache cannot be written, the next run writes the files again
+            self._keep(self._pages, _bytes(_states(pages, inputs)))
 
     def are_current(self, pages: Iterable[Path], inputs: Iterable[Path]) -> bool:
         """Return whether these files are as they were written from the rows and inputs, which have not changed."""
@@ -195,6 +187,18 @@ class RowCache:
             return found is not None and found == (self._stamp, [_bytes(_states(pages, inputs))])
         except OSError:
             return False
+
+    def _keep(self, path: Path, *parts: bytes) -> None:
+        """Write parts and the stamp to a file of the cache; raise OSError if it cannot be written."""
+        with self._replacing(path) as fresh:
+            fresh.write_bytes(self._stamp.encode() + b"\n" + gzip.compress(b"\n".join(parts), 1))
+
+    @contextlib.contextmanager
+    def _replacing(self, path: Path) -> Iterator[Path]:
+        """Yield a free path, whose file then replaces a file of the cache."""
+        with filesystem.scratch_folder(path.parent, path.name.partition(".")[0]) as scratch:
+            yield scratch / path.name
+            (scratch / path.name).replace(path)
 
     @functools.cached_property
     def _known_tests(self) -> dict[str, QualityDifference]:
@@ -291,10 +295,6 @@ def _line(path: str, about: os.stat_result) -> str:
 
 def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
-
-
-def _packed(stamp: str, *parts: bytes) -> bytes:
-    return stamp.encode() + b"\n" + gzip.compress(b"\n".join(parts), 1)
 
 
 def _read(path: Path, parts: int) -> tuple[str, list[bytes]] | None:

@@ -464,8 +464,8 @@ def tokens(row: Row, snapshot: TokenSnapshot | None) -> tuple[TokenPrice | None,
         str(snapshot.as_of),
         f"{snapshot.source}; {price.page}",
     )
-    prompt, completion = (row.counts.get(name) for name in ("prompt_tokens", "completion_tokens"))
-    if prompt is None or completion is None:
+    prompt, completion = (row.counts.get(name, -1.0) for name in ("prompt_tokens", "completion_tokens"))
+    if min(prompt, completion) < 0:  # an adapter may report anything
         return found, Estimate(None, reason="the system counts no prompt and completion tokens")
     return found, Estimate(token_prices.usd_per_million_queries(price, prompt, completion))
 

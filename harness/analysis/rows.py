@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from harness.analysis import cell_summary, pooling, rejudge, validity
+from harness.analysis import axes, cell_summary, pooling, rejudge, validity
 from harness.analysis.cell_summary import CellSummary
 from harness.analysis.evaluate_job import JobEvaluation, JobEvaluator
 from harness.analysis.pooling import Pool
@@ -139,10 +138,8 @@ def _null_cells(cells: Collection[CellKey]) -> set[CellKey]:
 
 def _canary_levels(jobs: Iterable[StoredJob]) -> dict[str | None, machine_speed.Levels]:
     """Return the canary's levels by origin: equal machines of two origins count as two."""
-    results: dict[str | None, list[Result]] = defaultdict(list)
-    for job in jobs:
-        results[job.origin].append(job.result)
-    return {origin: machine_speed.levels(of_origin) for origin, of_origin in results.items()}
+    by_origin = axes.grouped(jobs, lambda job: job.origin)
+    return {origin: machine_speed.levels(job.result for job in of_origin) for origin, of_origin in by_origin.items()}
 
 
 def _reading_order(row: Row) -> tuple[Any, ...]:

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -95,58 +96,44 @@ def growths(steepest: float = STEEPEST) -> tuple[Growth, ...]:
     return Growth("log n", math.log), *powers
 
 
-def law(sizes: Sequence[MeasuredSize], own_error: float = OWN_ERROR, steepest: float = STEEPEST) -> ScalingLaw:
-    """Return the law that fits measured sizes best.
+def examined(sizes: Iterable[MeasuredSize], own_error: float = OWN_ERROR, steepest: float = STEEPEST) -> ExaminedLaw:
+    """Return the law of measured sizes, in any order, with its exam.
 
     Args:
-        sizes: three or more, with figures above 0.
+        sizes: with figures above 0.
         own_error: of a size, besides the noise between processes.
         steepest: the largest power of n.
     """
-    best = min((_Fit(growth, sizes, own_error) for growth in growths(steepest)), key=lambda fit: fit.loss)
-    return ScalingLaw(best.growth, *best.parameters)
-
-
-def predict(
-    sizes: Sequence[MeasuredSize], documents: float, own_error: float = OWN_ERROR, steepest: float = STEEPEST
-) -> Estimate:
-    """Return a figure at another number of documents, with the 95 % interval of all laws that fit.
-
-    Args:
-        sizes: three or more, with figures above 0.
-        documents: the size to predict.
-        own_error, steepest: as for :func:`law`.
-    """
-    fits = [_Fit(growth, sizes, own_error) for growth in growths(steepest)]
-    least = min(fit.loss for fit in fits)
-    best = next(fit for fit in fits if fit.loss == least)
-    value = ScalingLaw(best.growth, *best.parameters).at(documents)
-    ends = [fit.ends(documents, least + _LOSS) for fit in fits if fit.loss <= least + _LOSS]
-    # What is measured there has an error of its own.
-    own = Z * math.hypot(own_error, _process_noise(sizes))
-    low = value / math.exp(math.hypot(math.log(value / min(low for low, _ in ends)), own))
-    high = value * math.exp(math.hypot(math.log(max(high for _, high in ends) / value), own))
-    return Estimate(value, low, high)
-
-
-def examine(sizes: Sequence[MeasuredSize], own_error: float = OWN_ERROR, steepest: float = STEEPEST) -> Exam | None:
-    """Hold the largest size out, and predict it from the others; ``None``: there are too few."""
-    ordered = sorted(sizes, key=lambda size: size.documents)
-    if len(ordered) < MIN_SIZES:
-        return None
-    *smaller, largest = ordered
-    return Exam(largest.documents, predict(smaller, largest.documents, own_error, steepest), largest.mean)
+    return ExaminedLaw(tuple(sorted(sizes, key=lambda size: size.documents)), own_error, steepest)
 
 
 @dataclass(frozen=True)
 class ExaminedLaw:
-    """The law of measured sizes with its exam, both missing where the sizes are too few."""
+    """The law of measured sizes, the smallest first, with its exam; both are missing where the sizes are too few."""
 
     sizes: tuple[MeasuredSize, ...]
-    own_error: float = OWN_ERROR
-    steepest: float = STEEPEST
-    law: ScalingLaw | None = None
-    exam: Exam | None = None
+    own_error: float
+    steepest: float
+
+    @cached_property
+    def _fits(self) -> list[_Fit]:
+        """All forms of growth fitted to the sizes, the best first."""
+        fits = (_Fit(growth, self.sizes, self.own_error) for growth in growths(self.steepest))
+        return sorted(fits, key=lambda fit: fit.loss)
+
+    @property
+    def law(self) -> ScalingLaw | None:
+        """The law that fits best."""
+        return self._fits[0].law if len(self.sizes) >= MIN_SIZES else None
+
+    @cached_property
+    def exam(self) -> Exam | None:
+        """The largest size, predicted from the others."""
+        if len(self.sizes) < MIN_SIZES:
+            return None
+        *smaller, largest = self.sizes
+        predicted = replace(self, sizes=tuple(smaller)).extrapolate(largest.documents)
+        return Exam(largest.documents, predicted, largest.mean)
 
     @property
     def reason(self) -> str | None:
@@ -160,17 +147,17 @@ class ExaminedLaw:
         reason = self.reason
         if reason is None and documents > MOST_TIMES * self.sizes[-1].documents:
             reason = f"beyond {MOST_TIMES} times the largest measured size, {self.sizes[-1].documents:,} documents"
-        if reason:
-            return Estimate(None, reason=reason)
-        return predict(self.sizes, documents, self.own_error, self.steepest)
+        return Estimate(None, reason=reason) if reason else self.extrapolate(documents)
 
-
-def examined(sizes: Sequence[MeasuredSize], own_error: float = OWN_ERROR, steepest: float = STEEPEST) -> ExaminedLaw:
-    """Return the law of measured sizes, in any order, with its exam."""
-    ordered = tuple(sorted(sizes, key=lambda size: size.documents))
-    exam = examine(ordered, own_error, steepest)
-    fitted = law(ordered, own_error, steepest) if exam else None
-    return ExaminedLaw(ordered, own_error, steepest, fitted, exam)
+    def extrapolate(self, documents: float) -> Estimate:
+        """Return the figure at a number of documents without an exam, with the 95 % interval of all laws that fit."""
+        value, most = self._fits[0].law.at(documents), self._fits[0].loss + _LOSS
+        ends = [fit.ends(documents, most) for fit in self._fits if fit.loss <= most]
+        # What is measured there has an error of its own.
+        own = Z * math.hypot(self.own_error, _process_noise(self.sizes))
+        low = value / math.exp(math.hypot(math.log(value / min(low for low, _ in ends)), own))
+        high = value * math.exp(math.hypot(math.log(max(high for _, high in ends) / value), own))
+        return Estimate(value, low, high)
 
 
 class _Fit:
@@ -179,7 +166,6 @@ class _Fit:
     def __init__(self, growth: Growth, sizes: Sequence[MeasuredSize], own_error: float) -> None:
         from scipy.optimize import nnls
 
-        self.growth = growth
         means = np.array([size.mean for size in sizes])
         noise = _process_noise(sizes)
         spread = np.array([math.hypot(own_error, noise / math.sqrt(len(size.values))) for size in sizes])
@@ -189,15 +175,15 @@ class _Fit:
         self._rows: Floats = np.stack([np.ones(len(sizes)), grown / self._scale], axis=1) / (means * spread)[:, None]
         self._wanted: Floats = 1 / spread
         (constant, factor), residual = nnls(self._rows, self._wanted)
-        self.parameters = float(constant), float(factor) / self._scale
+        self.law = ScalingLaw(growth, float(constant), float(factor) / self._scale)
         self.loss = float(residual) ** 2
 
     def ends(self, documents: float, most_loss: float) -> tuple[float, float]:
         """Return the least and the largest prediction of this form with at most this loss."""
         from scipy.optimize import brentq
 
-        middle = self.parameters[0] + self.parameters[1] * self.growth.of(documents)
-        reach = self.growth.of(documents) / self._scale
+        middle = self.law.at(documents)
+        reach = self.law.growth.of(documents) / self._scale
 
         def beyond(value: float) -> float:
             return self._loss_at(value, reach) - most_loss

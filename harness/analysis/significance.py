@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from harness.estimate import INTERVAL_MIN_QUERIES, Estimate
+from harness.estimate import INTERVAL_MIN_QUERIES, Estimate, interval_of_too_few
 from harness.stats import Floats
 
 # The largest corrected p of a claimed difference; intervals have 95 %.
@@ -54,10 +54,9 @@ class TestResult:
 
     def turned(self) -> TestResult:
         """Return the test of the same differences with the other sign."""
-        interval = self.interval.map(operator.neg)
         return replace(
             self,
-            interval=Estimate(interval.value, interval.high, interval.low, interval.reason),
+            interval=self.interval.map_decreasing(operator.neg),
             effect_size=None if self.effect_size is None else -self.effect_size,
             higher=self.lower,
             lower=self.higher,
@@ -173,7 +172,7 @@ def _test_result(column: Floats, sums: Floats, sizes: Floats, level: float, *, e
     spread = float(np.std(column, ddof=1)) if queries > 1 else 0.0
     constant = spread <= 1e-12 * abs(mean)
     if queries < INTERVAL_MIN_QUERIES:
-        interval = Estimate(mean, reason=f"an interval needs {INTERVAL_MIN_QUERIES} queries, there are {queries}")
+        interval = Estimate(mean, reason=interval_of_too_few(INTERVAL_MIN_QUERIES, queries))
     elif constant and moved:
         interval = Estimate(mean, reason="every query differs by the same: no interval")
     else:

@@ -26,6 +26,10 @@ _STAGE, _COUNT = "stage_", "count_"
 _FREE_PLACES, _MOST_PLACES_A_SAMPLE = 1 << 20, 16
 
 
+# The fields with a number for each sample.
+_COLUMNS = ("query", "trial", "latency_s", "service_s", "end_s", "batch", "failed", "matching")
+
+
 @dataclass(frozen=True)
 class Timings:
     """The timed samples of one cell, in each job's order.
@@ -76,16 +80,10 @@ class Timings:
 
     def where(self, mask: NDArray[np.bool_]) -> Timings:
         """Return some of the samples; all trials and queries keep their numbers."""
+        columns = {name: getattr(self, name) for name in _COLUMNS}
         return replace(
             self,
-            query=self.query[mask],
-            trial=self.trial[mask],
-            failed=None if self.failed is None else self.failed[mask],
-            matching=None if self.matching is None else self.matching[mask],
-            latency_s=self.latency_s[mask],
-            service_s=None if self.service_s is None else self.service_s[mask],
-            end_s=None if self.end_s is None else self.end_s[mask],
-            batch=None if self.batch is None else self.batch[mask],
+            **{name: values[mask] for name, values in columns.items() if values is not None},
             stages_s={name: values[mask] for name, values in self.stages_s.items()},
             counts={name: values[mask] for name, values in self.counts.items()},
         )

@@ -212,11 +212,11 @@ class PriceSelection:
 
     def tokens(self) -> TokenSnapshot | None:
         """Read the prices of language models' tokens, if stored; errors as in :meth:`snapshot`."""
-        return token_prices.snapshot(self.token_prices)
+        return token_prices.FILES.newest(self.token_prices)
 
     def serverless(self) -> ServerlessPrices | None:
         """Read the prices of serverless offers, if some are that old; raise FileError for a wrong file."""
-        return serverless.snapshot(self.as_of)
+        return serverless.FILES.newest(self.as_of)
 
     def carbon(self, snapshot: Snapshot) -> CarbonRates | None:
         """Read the factors of carbon, if stored, at the chosen grid or at the grid of the prices' region.

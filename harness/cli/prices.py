@@ -154,8 +154,8 @@ def reprice(stored: StoredResults, against: datetime.date | None, destination: D
     dates = (
         (
             before,
-            token_prices.other_snapshot(tokens, against),
-            serverless.other_snapshot(by_use, against),
+            token_prices.FILES.other(tokens, against),
+            serverless.FILES.other(by_use, against),
             carbon.other_rates(rates, f"{now.provider}/{now.region}", against),
         ),
         (now, tokens, by_use, rates),

@@ -129,19 +129,8 @@ class Bill:
     usd_per_million: Estimate
 
 
-def machines(traffic: Traffic, capacity_qps: float) -> int:
-    """Return how many machines the busiest hour needs.
-
-    Raises:
-        ValueError: the capacity is not positive.
-    """
-    if not capacity_qps > 0:
-        raise ValueError(f"capacity_qps is {capacity_qps}; write a positive number")
-    return machines_for(traffic.queries_per_month, traffic, capacity_qps)
-
-
-def machines_for(queries: float, traffic: Traffic, capacity_qps: float) -> int:
-    """Return how many machines the busiest hour of a month of so many queries needs."""
+def machines(queries: float, traffic: Traffic, capacity_qps: float) -> int:
+    """Return how many machines the busiest hour of a month of so many queries needs; the capacity is positive."""
     return max(traffic.machines, round_up(queries / SECONDS * traffic.peak / capacity_qps))
 
 
@@ -159,7 +148,7 @@ def bill(service: Service, traffic: Traffic) -> Bill:
     price, capacity = service.usd_per_million, service.capacity_qps
     known = capacity if price is None else price
     assert known.value is not None, "a service without a capacity or a price has no bill"
-    count = 0 if price is not None else machines(traffic, known.value)
+    count = 0 if price is not None else machines(traffic.queries_per_month, traffic, known.value)
     builds = None if service.build_usd is None else service.build_usd * scale * traffic.builds
     changes = None if service.build_usd is None else service.build_usd * scale * traffic.changed
     storage = service.storage_usd_per_month
@@ -193,7 +182,7 @@ def total_usd(service: Service, traffic: Traffic, queries: float, rate_or_price:
         price = service.usd_per_million.value if rate_or_price is None else rate_or_price
         return (price or 0.0) * queries / 1e6 + each + fixed
     rate = service.capacity_qps.value if rate_or_price is None else rate_or_price
-    count = machines_for(queries, traffic, rate or 0.0)
+    count = machines(queries, traffic, rate or 0.0)
     return count * (service.usd_per_hour * HOURS + each) + fixed
 
 

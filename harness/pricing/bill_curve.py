@@ -8,9 +8,8 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from harness.pricing import bill
 from harness.pricing.bill import Service, Traffic
@@ -27,56 +26,33 @@ BEYOND = 1 + 1e-9
 _BEND = 1.15
 
 
-class MonthlyCost(Protocol):
-    """A way to answer the queries of a month.  Its cost is linear between two steps."""
+@dataclass(frozen=True)
+class MonthlyCost:
+    """US$ for the queries of a month by the cheapest of some services; it is linear between two steps.
+
+    ``traffic`` has everything but the number of queries.
+    """
+
+    services: tuple[Service, ...]
+    traffic: Traffic
 
     def monthly(self, queries: float) -> float:
         """Return US$ a month."""
-        ...
+        return min(bill.total_usd(service, self.traffic, queries) for service in self.services)
 
     def steps(self) -> Iterator[float]:
         """Yield the monthly queries beyond which the cost leaps, ascending, perhaps without end."""
-        ...
+        return heapq.merge(*(_steps(service, self.traffic) for service in self.services if service.rented))
 
 
-@dataclass(frozen=True)
-class ServiceCost:
-    """A service at any number of queries; ``traffic`` has everything else."""
-
-    service: Service
-    traffic: Traffic
-
-    @property
-    def full(self) -> float:
-        """Return the monthly queries that fill one rented machine in the busiest hour."""
-        assert self.service.capacity_qps.value is not None, "a service without a capacity rents no machine"
-        return self.service.capacity_qps.value * bill.SECONDS / self.traffic.peak
-
-    def monthly(self, queries: float) -> float:
-        """Return US$ a month."""
-        return bill.total_usd(self.service, self.traffic, queries)
-
-    def steps(self) -> Iterator[float]:
-        """Yield the monthly queries beyond which a machine more is needed; beyond 50 machines, 2 % more of them."""
-        machines = self.traffic.machines
-        while self.service.rented:
-            yield machines * self.full
-            machines += math.ceil(machines * STEP_SHARE) if machines >= SINGLE_STEPS else 1
-
-
-@dataclass(frozen=True)
-class CheapestOf:
-    """Several ways to answer the queries, of which the cheapest is taken at each traffic."""
-
-    costs: tuple[MonthlyCost, ...]
-
-    def monthly(self, queries: float) -> float:
-        """Return US$ a month."""
-        return min(cost.monthly(queries) for cost in self.costs)
-
-    def steps(self) -> Iterator[float]:
-        """Yield the steps of all ways, ascending."""
-        return heapq.merge(*(cost.steps() for cost in self.costs))
+def _steps(service: Service, traffic: Traffic) -> Iterator[float]:
+    """Yield the monthly queries beyond which a machine more is needed; beyond 50 machines, 2 % more of them."""
+    assert service.capacity_qps.value is not None, "a service without a capacity rents no machine"
+    full = service.capacity_qps.value * bill.SECONDS / traffic.peak
+    machines = traffic.machines
+    while True:
+        yield machines * full
+        machines += math.ceil(machines * STEP_SHARE) if machines >= SINGLE_STEPS else 1
 
 
 def curve(
@@ -124,12 +100,12 @@ def changes(
 
 def next_change(services: Mapping[str, Service], traffic: Traffic) -> Change | None:
     """Return the next more traffic at which others are the cheapest; ``None``: none up to 10 trillion queries."""
-    costs = {name: ServiceCost(each, traffic) for name, each in services.items()}
+    costs = {name: MonthlyCost((each,), traffic) for name, each in services.items()}
     return next(changes(costs, traffic.queries_per_month, FAR_QUERIES), None)
 
 
 def break_even(
-    by_query: Mapping[str, Service], rented: Mapping[str, Service], traffic: Traffic, queries: float | None = None
+    by_query: Iterable[Service], rented: Iterable[Service], traffic: Traffic, queries: float | None = None
 ) -> float | None:
     """Return the first more traffic at which the cheapest machines cost no more than queries that are paid one by one.
 
@@ -141,9 +117,7 @@ def break_even(
         traffic: of the service.
         queries: where to begin; by default at the traffic.
     """
-    paid, machines = (
-        CheapestOf(tuple(ServiceCost(each, traffic) for each in of.values())) for of in (by_query, rented)
-    )
+    paid, machines = (MonthlyCost(tuple(services), traffic) for services in (by_query, rented))
     begin = traffic.queries_per_month if queries is None else queries
     return first((paid, machines), lambda at: machines.monthly(at) <= paid.monthly(at), begin)
 

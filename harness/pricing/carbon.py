@@ -16,8 +16,7 @@ from pydantic import Field
 
 from harness.config import ConfigModel
 from harness.errors import UnknownName, UsageError
-from harness.pricing import dated_files
-from harness.pricing.dated_files import DatedFile
+from harness.pricing.dated_files import DatedFile, DatedFiles
 
 FORMULA = (
     "g CO2e of a query = J x PUE / 3,600,000 x g per kWh; J = CPU-seconds x busy watts of a vCPU + idle CPU-seconds x "
@@ -51,9 +50,7 @@ class CarbonFactors(DatedFile):
     processors: dict[str, ProcessorWatts] = Field(description="watts by processor")
 
 
-def read_factors(root: Path | None = None) -> tuple[CarbonFactors, ...]:
-    """Read all factors, the oldest first; errors as of :func:`harness.pricing.dated_files.read`."""
-    return dated_files.read("carbon", CarbonFactors, root)
+FILES = DatedFiles("carbon", CarbonFactors, "there are no carbon factors")
 
 
 @dataclass(frozen=True)
@@ -98,7 +95,7 @@ def rates(
         UsageError: the grid is not known, or all factors are younger.
         FileError: a file is wrong.
     """
-    factors = dated_files.chosen(read_factors(root), as_of, "there are no carbon factors")
+    factors = FILES.newest(as_of, root)
     if factors is None:
         return None
     try:
@@ -118,7 +115,7 @@ def other_rates(
     Raises:
         FileError: a file is wrong.
     """
-    factors = dated_files.other(read_factors(root), now.factors if now else None, against)
+    factors = FILES.other(now.factors if now else None, against, root)
     return _of_region(factors, market, given=False) if factors else None
 
 

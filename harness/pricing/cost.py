@@ -57,13 +57,6 @@ def describe_models(scenarios: Iterable[str]) -> Iterator[str]:
             yield f"Cost, {model.name}: {model.formula}; {model.meaning}."
 
 
-def _refuse_negative(**numbers: float) -> None:
-    """Raise ValueError for a number that is negative or NaN, or for a divisor of zero."""
-    for name, number in numbers.items():
-        if not (number > 0 if name in ("throughput_qps", "documents") else number >= 0):
-            raise ValueError(f"{name} is {number}; write a positive number")
-
-
 def usd_per_million(mean_latency_s: float, price_usd_per_hour: float) -> float:
     """Return US$ per million queries in the model ``sequential``: one after the other.
 
@@ -71,11 +64,7 @@ def usd_per_million(mean_latency_s: float, price_usd_per_hour: float) -> float:
         mean_latency_s: mean closed-loop latency (under load it includes waiting), never a percentile: only the mean
             adds up over queries.
         price_usd_per_hour: the instance's price.
-
-    Raises:
-        ValueError: a number is negative or NaN.
     """
-    _refuse_negative(latency_s=mean_latency_s, usd_per_hour=price_usd_per_hour)
     return mean_latency_s * price_usd_per_hour / 3600 * 1e6
 
 
@@ -85,31 +74,17 @@ def usd_per_million_saturated(throughput_qps: float, price_usd_per_hour: float) 
     Args:
         throughput_qps: as measured on the whole instance, never 1 / latency.
         price_usd_per_hour: the instance's price.
-
-    Raises:
-        ValueError: the throughput is not positive, or a number is negative or NaN.
     """
-    _refuse_negative(throughput_qps=throughput_qps, usd_per_hour=price_usd_per_hour)
     return price_usd_per_hour / (throughput_qps * 3600) * 1e6
 
 
 def build_usd_per_million_documents(build_s: float, price_usd_per_hour: float, documents: int) -> float:
-    """Return US$ to index a million documents at the pace of ``documents`` in ``build_s``.
-
-    Raises:
-        ValueError: there are no documents, or a number is negative or NaN.
-    """
-    _refuse_negative(documents=documents, build_s=build_s, usd_per_hour=price_usd_per_hour)
+    """Return US$ to index a million documents at the pace of ``documents`` in ``build_s``."""
     return build_s * price_usd_per_hour / 3600 / documents * 1e6
 
 
 def storage_usd_per_month(index_bytes: int, usd_per_gib_month: float) -> float:
-    """Return US$ per month to store an index.
-
-    Raises:
-        ValueError: a number is negative or NaN.
-    """
-    _refuse_negative(index_bytes=index_bytes, usd_per_gib_month=usd_per_gib_month)
+    """Return US$ per month to store an index."""
     return index_bytes / GIB * usd_per_gib_month
 
 
@@ -120,5 +95,4 @@ def sequential(mean_latency_s: Estimate, price_usd_per_hour: float) -> Estimate:
 
 def saturated(throughput_qps: Estimate, price_usd_per_hour: float) -> Estimate:
     """Return the cost in the model ``saturated``, with the throughput's interval (ends swapped) or missing reason."""
-    turned = Estimate(throughput_qps.value, throughput_qps.high, throughput_qps.low, throughput_qps.reason)
-    return turned.map(lambda rate: usd_per_million_saturated(rate, price_usd_per_hour))
+    return throughput_qps.map_decreasing(lambda rate: usd_per_million_saturated(rate, price_usd_per_hour))

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from pydantic import Field
 
@@ -32,22 +33,59 @@ class DatedFile(ConfigModel):
 File = TypeVar("File", bound=DatedFile)
 
 
-def read(kind: str, model: type[File], root: Path | None = None) -> tuple[File, ...]:
-    """Read all files of a kind (a folder of ``instance_profiles/``), the oldest first; none where it is missing.
+@dataclass(frozen=True)
+class DatedFiles(Generic[File]):
+    """All files of a kind, which have a folder of that name in ``instance_profiles/``, or in another ``root``.
 
-    A file whose name is not a date is named and ignored.
-
-    Raises:
-        FileError: a file is wrong, or its checksum differs.
+    ``none_as_old`` begins the error where all files are younger than the date asked for; empty: that is no error.
     """
-    files: dict[datetime.date, File] = {}
-    for path in (path for folder in instances.folders(root) for path in sorted((folder / kind).glob("*.toml"))):
-        as_of = prices.date_or_none(path.stem)
-        if as_of is None:
-            prices.ignore(path, "<date>.toml")
-        elif as_of not in files:
-            files[as_of] = _read(path, model)
-    return tuple(files[as_of] for as_of in sorted(files))
+
+    kind: str
+    model: type[File]
+    none_as_old: str = ""
+
+    def read(self, root: Path | None = None) -> tuple[File, ...]:
+        """Return all files, the oldest first; none where the folder is missing.
+
+        A file whose name is not a date is named and ignored.
+
+        Raises:
+            FileError: a file is wrong, or its checksum differs.
+        """
+        files: dict[datetime.date, File] = {}
+        for folder in instances.folders(root):
+            for path in sorted((folder / self.kind).glob("*.toml")):
+                as_of = prices.date_or_none(path.stem)
+                if as_of is None:
+                    prices.ignore(path, "<date>.toml")
+                elif as_of not in files:
+                    files[as_of] = _read(path, self.model)
+        return tuple(files[as_of] for as_of in sorted(files))
+
+    def newest(self, as_of: datetime.date | None = None, root: Path | None = None) -> File | None:
+        """Return the newest file, or the newest up to ``as_of``; ``None``: there is none.
+
+        Raises:
+            UsageError: all files are younger than ``as_of``.
+            FileError: a file is wrong, or its checksum differs.
+        """
+        known = self.read(root)
+        found = _newest(known, as_of)
+        if self.none_as_old and known and found is None:
+            dates = listed([str(each.as_of) for each in known])
+            raise UsageError(f"{self.none_as_old} from {as_of} or before; choose one of these dates: {dates}")
+        return found
+
+    def other(self, now: File | None, against: datetime.date | None = None, root: Path | None = None) -> File | None:
+        """Choose the file to compare with: of a date, else the newest, else the ones before; ``None``: no others.
+
+        Raises:
+            FileError: a file is wrong, or its checksum differs.
+        """
+        known = self.read(root)
+        if against is None and now is not None:
+            known = tuple(each for each in known if each.as_of != now.as_of)
+        return _newest(known, against)
 
 
 def _read(path: Path, model: type[File]) -> File:
@@ -58,26 +96,5 @@ def _read(path: Path, model: type[File]) -> File:
     return found
 
 
-def newest(known: Sequence[File], as_of: datetime.date | None = None) -> File | None:
-    """Return the newest file, or the newest up to ``as_of``; ``None``: there are none."""
+def _newest(known: Sequence[File], as_of: datetime.date | None) -> File | None:
     return next((each for each in reversed(known) if as_of is None or each.as_of <= as_of), None)
-
-
-def chosen(known: Sequence[File], as_of: datetime.date | None, what: str) -> File | None:
-    """Return the newest numbers, or the newest up to ``as_of``; ``None``: none are stored at all.
-
-    Raises:
-        UsageError: all are younger than ``as_of``; begins with ``what``.
-    """
-    found = newest(known, as_of)
-    if known and found is None:
-        dates = listed([str(each.as_of) for each in known])
-        raise UsageError(f"{what} from {as_of} or before; choose one of these dates: {dates}")
-    return found
-
-
-def other(known: Sequence[File], now: File | None, against: datetime.date | None = None) -> File | None:
-    """Choose the file to compare with: of a date, else the newest, else the ones before; ``None``: no others."""
-    if against is not None:
-        return newest(known, against)
-    return newest([each for each in known if now is None or each.as_of != now.as_of])

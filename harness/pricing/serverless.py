@@ -6,22 +6,18 @@ a task of Fargate is billed as long as it runs.  Pure but for reading ``instance
 
 from __future__ import annotations
 
-import datetime
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
 from harness.config import ConfigModel
 from harness.estimate import Estimate
-from harness.pricing import dated_files
-from harness.pricing.dated_files import DatedFile
+from harness.pricing.dated_files import DatedFile, DatedFiles
 
 GIB = 2**30
-KIND = "serverless"
 # A quotient that is whole but for its last digits needs no step more.
 _WHOLE = 1e-9
 
@@ -107,29 +103,7 @@ class ServerlessPrices(DatedFile):
         return f"the serverless prices of {self.as_of}"
 
 
-def snapshot(as_of: datetime.date | None = None, root: Path | None = None) -> ServerlessPrices | None:
-    """Return the newest serverless prices, or the newest up to ``as_of``; ``None``: none is that old.
-
-    Raises:
-        FileError: a file is wrong.
-    """
-    return dated_files.newest(read(root), as_of)
-
-
-def other_snapshot(
-    now: ServerlessPrices | None, against: datetime.date | None = None, root: Path | None = None
-) -> ServerlessPrices | None:
-    """Choose the prices to compare with: of a date, else the newest, else the ones before; ``None``: no others.
-
-    Raises:
-        FileError: a file is wrong.
-    """
-    return dated_files.other(read(root), now, against)
-
-
-def read(root: Path | None = None) -> tuple[ServerlessPrices, ...]:
-    """Read all serverless prices, the oldest first; raise FileError if a file is wrong."""
-    return dated_files.read(KIND, ServerlessPrices, root)
+FILES = DatedFiles("serverless", ServerlessPrices)
 
 
 @dataclass(frozen=True, kw_only=True)

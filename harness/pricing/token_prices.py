@@ -5,14 +5,10 @@ Snapshots are append-only, each with its checksum.  A system names its model by 
 
 from __future__ import annotations
 
-import datetime
-from pathlib import Path
-
 from pydantic import Field
 
 from harness.config import ConfigModel
-from harness.pricing import dated_files
-from harness.pricing.dated_files import DatedFile
+from harness.pricing.dated_files import DatedFile, DatedFiles
 
 FORMULA = (
     "US$ per million queries = prompt tokens x US$ per million in + completion tokens x US$ per million out, of a mean "
@@ -41,30 +37,7 @@ class TokenSnapshot(DatedFile):
         return f"the token prices of {self.as_of}"
 
 
-def read_snapshots(root: Path | None = None) -> tuple[TokenSnapshot, ...]:
-    """Read all snapshots of token prices, the oldest first; errors as of :func:`harness.pricing.dated_files.read`."""
-    return dated_files.read("tokens", TokenSnapshot, root)
-
-
-def snapshot(as_of: datetime.date | None = None, root: Path | None = None) -> TokenSnapshot | None:
-    """Return the newest token prices, or the newest up to ``as_of``; ``None``: no snapshot is stored at all.
-
-    Raises:
-        UsageError: all snapshots are younger than ``as_of``.
-        FileError: a file is wrong.
-    """
-    return dated_files.chosen(read_snapshots(root), as_of, "tokens have no prices")
-
-
-def other_snapshot(
-    now: TokenSnapshot | None, against: datetime.date | None = None, root: Path | None = None
-) -> TokenSnapshot | None:
-    """Choose the token prices to compare with: of a date, else the newest, else the ones before; ``None``: no others.
-
-    Raises:
-        FileError: a file is wrong.
-    """
-    return dated_files.other(read_snapshots(root), now, against)
+FILES = DatedFiles("tokens", TokenSnapshot, "tokens have no prices")
 
 
 def usd_per_million_queries(price: ModelPrice, prompt_tokens: float, completion_tokens: float) -> float:
@@ -74,10 +47,5 @@ def usd_per_million_queries(price: ModelPrice, prompt_tokens: float, completion_
         price: of the model.
         prompt_tokens: of a mean query.
         completion_tokens: of a mean query.
-
-    Raises:
-        ValueError: a number of tokens is negative or NaN.
     """
-    if not (prompt_tokens >= 0 and completion_tokens >= 0):
-        raise ValueError(f"{prompt_tokens} prompt and {completion_tokens} completion tokens must not be negative")
     return prompt_tokens * price.usd_in + completion_tokens * price.usd_out

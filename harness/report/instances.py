@@ -84,7 +84,7 @@ _COLUMNS: tuple[GridColumn[Offer], ...] = (
 )
 
 
-_OTHERS = {"tokens": "language models' tokens", serverless.KIND: "serverless offers"}
+_OTHERS = {"tokens": "language models' tokens", serverless.FILES.kind: "serverless offers"}
 
 
 def snapshot_ages(today: datetime.date) -> tuple[list[tuple[str, str, str, str, str, str]], list[str]]:
@@ -96,17 +96,17 @@ def snapshot_ages(today: datetime.date) -> tuple[list[tuple[str, str, str, str, 
     ]
     snapshots += [
         ("tokens", "list", tokens.as_of, len(tokens.models), tokens.source.partition(",")[0])
-        for tokens in token_prices.read_snapshots()
+        for tokens in token_prices.FILES.read()
     ]
     snapshots += [
-        (serverless.KIND, "list", each.as_of, len(each.offers), each.source.partition(",")[0])
-        for each in serverless.read()
+        (serverless.FILES.kind, "list", each.as_of, len(each.offers), each.source.partition(",")[0])
+        for each in serverless.FILES.read()
     ]
     newest = {(region, term): (today - as_of).days for region, term, as_of, _, _ in snapshots}
     # Factors are revised once in years; their age is not warned of.
     snapshots += [
         ("carbon", "factors", each.as_of, len(each.processors), each.source.partition(",")[0])
-        for each in carbon.read_factors()
+        for each in carbon.FILES.read()
     ]
     lines = [
         (region, term, str(as_of), f"{(today - as_of).days} days", str(count), source)

@@ -4,21 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from harness.analysis import dynascore, notes
 from harness.analysis.axes import ACCURACY, Axis
 from harness.analysis.causes import MORE_QUERIES
-from harness.analysis.leaderboard import (
-    PERTURBATION,
-    PERTURBED,
-    PRESETS,
-    ExcludedRow,
-    Leaderboard,
-    RankedRow,
-    RankInterval,
-)
+from harness.analysis.leaderboard import PERTURBATION, PERTURBED, PRESETS, Leaderboard, RankedRow, RankInterval
 from harness.analysis.pareto_front import FrontState
 from harness.analysis.resampling import RESAMPLES
 from harness.analysis.table import Row
@@ -111,7 +103,7 @@ def _answer(board: Leaderboard, escape: Escape) -> Section:
     lines = [
         *map(escape, left_out_records(board.table)),
         *map(escape, _without_score(board)),
-        *(f"not ranked: {escape(_left_out(left))}" for left in board.left_out[:2]),
+        *(f"not ranked: {escape(_left_out(*left))}" for left in board.left_out[:2]),
         *summary.doubts([each.row for each in ranked], escape),
     ]
     shown = few_lines(lines, "all columns, methods and notes: --wide")
@@ -130,9 +122,9 @@ def _without_score(board: Leaderboard) -> Iterator[str]:
         )
 
 
-def _left_out(left: ExcludedRow) -> str:
-    reason = left.reason if left.row.outcome is Outcome.OK else summary.failure(left.row)
-    return f"{left.row.system} on {hardware.hardware(left.row)} ({reason})"
+def _left_out(row: Row, reason: str) -> str:
+    why = reason if row.outcome is Outcome.OK else summary.failure(row)
+    return f"{row.system} on {hardware.hardware(row)} ({why})"
 
 
 def _places(span: RankInterval, to: str = " to ") -> str:
@@ -154,9 +146,9 @@ def _section(board: Leaderboard, escape: Escape) -> Section:
         board.ranked_rows, _columns(board, footnotes), caption=_caption(board, escape), keys=3 + int(origins)
     )
     names = [*_names(board, escape), named_column("suite", escape)]
-    columns: list[GridColumn[ExcludedRow]] = [
-        *(column_of(column, attrgetter("row")) for column in names),
-        ("why", False, lambda left: escape(left.reason)),
+    columns: list[GridColumn[tuple[Row, str]]] = [
+        *(column_of(column, itemgetter(0)) for column in names),
+        ("why", False, lambda left: escape(left[1])),
     ]
     left_out = grid_of(board.left_out, columns, caption="Not ranked", keys=2 + int(origins))
     return Section(
@@ -328,7 +320,7 @@ def _spans(board: Leaderboard) -> Iterator[str]:
 def _lines(board: Leaderboard) -> Iterator[Sequence[Value]]:
     """Yield a line for each ranked row, then for each row left out, which has a reason and no rank."""
     records = [_csv_record(ranked, board) for ranked in board.ranked_rows]
-    records += [{**facts(left.row, *_NAMES), "reason": left.reason} for left in board.left_out]
+    records += [{**facts(row, *_NAMES), "reason": reason} for row, reason in board.left_out]
     last = ("validity", "key", "reason", *(["origin"] if board.has_origins else []), "isolation")
     names = [*(name for name in records[0] if name not in (*last, "origin")), *last]
     yield from lines_of_records(records, names)
@@ -373,7 +365,7 @@ def _content(board: Leaderboard) -> dict[str, Any]:
         "prices": price_facts(table),
         "unreadable": list(table.unreadable),
         "rows": [_ranked_row(ranked) for ranked in board.ranked_rows],
-        "left_out": [{**facts(left.row, *_NAMES, "outcome"), "reason": left.reason} for left in board.left_out],
+        "left_out": [{**facts(row, *_NAMES, "outcome"), "reason": reason} for row, reason in board.left_out],
     }
 
 

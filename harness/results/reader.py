@@ -223,16 +223,6 @@ def _log_once(text: str) -> None:
     log.warning("%s", text)
 
 
-def of_key(root: Path, key: str) -> StoredJob | None:
-    """Read the job of a key alone; if several origins have it, any of them.
-
-    Raises:
-        FileError: its ``result.json`` is damaged.
-    """
-    path = next((path for path in result_paths(root) if path.parent.name == key), None)
-    return None if path is None else StoredJob(path.parent, read_result(path))
-
-
 def result_paths(root: Path, wrong: list[FileError] | None = None) -> Iterator[Path]:
     """Find every ``result.json`` below ``root``, to which a run may be adding; arguments as :func:`folders`."""
     for folder, entries in folders(str(root), wrong):

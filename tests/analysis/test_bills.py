@@ -20,7 +20,7 @@ MILLION = Traffic(queries_per_month=1e6, peak=1)
 
 def priced(**changes: Any) -> Row:
     """Return a row of 1 CPU and 1 GiB, 9.5 ms a query, at the shipped prices."""
-    tariff = row_pricing.tariff(prices.snapshot(), serverless=serverless.snapshot())
+    tariff = row_pricing.tariff(prices.snapshot(), serverless=serverless.FILES.newest())
     row = sample_records.row(**{"latency_mean_s": Estimate(0.0095), "cpus": 1, **changes})
     return row_pricing.price_row(row, tariff)
 

@@ -96,7 +96,7 @@ def test_equal_scores_share_a_rank_and_are_sorted_by_name() -> None:
 def test_excluded_rows_have_a_reason(changes: dict[str, Any], reason: str) -> None:
     found = board(row("a", 40, 10), row("b", 30, 5), row("out", 99, 1, **changes))
     assert [each.row.system for each in found.ranked_rows] == ["a", "b"]
-    assert [(each.row.system, each.reason) for each in found.left_out] == [("out", reason)]
+    assert [(row.system, reason) for row, reason in found.left_out] == [("out", reason)]
 
 
 def test_metric_without_weight_may_be_missing() -> None:
@@ -115,13 +115,13 @@ def test_thresholds_and_a_single_axis() -> None:
     )
     found = board(*rows, bounds=(Bound("latency", at_most=50),), rank_by="accuracy")
     assert ranked(found) == [(1, "b"), (2, "c")] and found.rates == {}
-    assert [(each.row.system, each.reason) for each in found.left_out] == [
+    assert [(row.system, reason) for row, reason in found.left_out] == [
         ("a", "mean latency 100 ms is above 50"),
         ("d", "mean latency 51 ms is above 50"),
     ]
     cheapest = board(*rows, bounds=(Bound("accuracy", at_least=30),), rank_by="latency")
     assert ranked(cheapest) == [(1, "b"), (2, "d"), (3, "a")]
-    assert cheapest.left_out[0].reason == "RR@10 20 points is below 30"
+    assert cheapest.left_out[0][1] == "RR@10 20 points is below 30"
 
 
 def test_row_on_the_threshold_is_within_it() -> None:

@@ -335,7 +335,7 @@ def test_verdicts_between_language_models_flip_with_the_prices_of_their_tokens(r
 
 
 def test_metered_prices_are_compared_at_both_dates(root: Path) -> None:
-    now = serverless.snapshot()
+    now = serverless.FILES.newest()
     assert now is not None
     dearer = {name: offer.model_copy(update={"usd_per_million_requests": 1.2}) for name, offer in now.offers.items()}
     before = now.model_copy(update={"date": str(BEFORE), "offers": dearer})

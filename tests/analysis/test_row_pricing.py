@@ -316,7 +316,7 @@ def test_unknown_index_figure_is_missing_with_a_reason(
 
 @pytest.fixture
 def metered(tariff: Tariff) -> Tariff:
-    return replace(tariff, serverless=serverless.snapshot())
+    return replace(tariff, serverless=serverless.FILES.newest())
 
 
 def test_metered_cost_is_the_cheapest_offer_of_the_measured_architecture(metered: Tariff) -> None:

@@ -29,10 +29,10 @@ def measured(law: Callable[[float], float], sizes: tuple[int, ...] = SIZES) -> l
 )
 def test_a_planted_law_is_recovered(planted: Callable[[float], float], name: str) -> None:
     sizes = [MeasuredSize(size, (planted(size),)) for size in SIZES]
-    found = scaling.law(sizes)
-    assert found.growth.name == name
+    found = scaling.examined(sizes).law
+    assert found is not None and found.growth.name == name
     assert found.at(3_000_000) == pytest.approx(planted(3_000_000), rel=1e-3)
-    predicted = scaling.predict(sizes, 3_000_000)
+    predicted = scaling.examined(sizes).extrapolate(3_000_000)
     assert predicted.low is not None and predicted.high is not None
     assert predicted.low < planted(3_000_000) < predicted.high
 
@@ -41,28 +41,28 @@ def test_a_law_is_less_sure_the_further_it_goes() -> None:
     sizes = measured(lambda n: 0.05 + 1e-6 * n)
     widths = []
     for documents in (300_000, 1_000_000, 10_000_000):
-        found = scaling.predict(sizes, documents)
+        found = scaling.examined(sizes).extrapolate(documents)
         assert found.low is not None and found.high is not None
         widths.append(found.high / found.low)
     assert widths == sorted(widths) and widths[0] < 1.5
 
 
 def test_the_largest_size_examines_the_law() -> None:
-    exam = scaling.examine(measured(lambda n: 1e-6 * n))
+    exam = scaling.examined(measured(lambda n: 1e-6 * n)).exam
     assert exam is not None and exam.passed and exam.documents == 300_000
     assert exam.measured == pytest.approx(0.3) and exam.predicted.value == pytest.approx(0.3, rel=0.05)
 
     def cliff(n: float) -> float:
         return 1e-6 * n * (4 if n > 200_000 else 1)  # no longer in the page cache
 
-    failed = scaling.examine(measured(cliff))
+    failed = scaling.examined(measured(cliff)).exam
     assert failed is not None and not failed.passed
-    assert scaling.examine(measured(cliff, SIZES[:3])) is None, "three sizes leave no exam"
+    assert scaling.examined(measured(cliff, SIZES[:3])).exam is None, "three sizes leave no exam"
 
 
 def test_what_is_stored_grows_at_most_linearly() -> None:
     sizes = [MeasuredSize(size, (130 + 1.5e-3 * size,)) for size in SIZES]
-    any_law, stored = (scaling.predict(sizes, 30_000_000, steepest=steepest) for steepest in (1.5, 1.0))
+    any_law, stored = (scaling.examined(sizes, steepest=steepest).extrapolate(30_000_000) for steepest in (1.5, 1.0))
     assert any_law.low is not None and stored.low is not None and any_law.high is not None and stored.high is not None
     assert stored.low < 45_130 < stored.high < any_law.high
     assert {growth.name for growth in scaling.growths(1.0)} < {growth.name for growth in scaling.growths()}
@@ -71,7 +71,9 @@ def test_what_is_stored_grows_at_most_linearly() -> None:
 
 def test_counted_figures_have_narrower_intervals() -> None:
     sizes = [MeasuredSize(size, (1e-3 * size + 5,)) for size in SIZES]
-    clock, counted = (scaling.predict(sizes, 3_000_000, error) for error in (scaling.OWN_ERROR, scaling.COUNTED_ERROR))
+    clock, counted = (
+        scaling.examined(sizes, error).extrapolate(3_000_000) for error in (scaling.OWN_ERROR, scaling.COUNTED_ERROR)
+    )
     assert clock.low is not None and counted.low is not None and clock.high is not None and counted.high is not None
     assert clock.low < counted.low < counted.high < clock.high
 

@@ -98,7 +98,7 @@ def run_here(bench: Bench, arguments: Sequence[str], **more: str) -> Finished:
 
 def table(results: Path) -> str:
     """Return the whole table as text."""
-    made = build_table(read_jobs(results), snapshot=prices.snapshot(), serverless=serverless.snapshot())
+    made = build_table(read_jobs(results), snapshot=prices.snapshot(), serverless=serverless.FILES.newest())
     return render(made, "json")
 
 

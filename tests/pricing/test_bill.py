@@ -93,14 +93,14 @@ def test_serverless_wins_below_a_rate() -> None:
     assert (found.machines, found.busy) == (0, None)
     assert found.total_usd == Estimate(pytest.approx(0.75), pytest.approx(0.375), pytest.approx(1.5))
     for queries in (0.0, 3e6):
-        limit = bill_curve.break_even(offers, services, Traffic(queries_per_month=queries))
+        limit = bill_curve.break_even(offers.values(), services.values(), Traffic(queries_per_month=queries))
         assert limit == pytest.approx(149.8544e6)
     # US$ 0.10 a million: the machine, full at 438 million, costs 37.4636 there, and serverless 43.80.
-    assert bill_curve.break_even({"x": by_query(0.10)}, services, Traffic(queries_per_month=0)) == pytest.approx(
+    assert bill_curve.break_even([by_query(0.10)], services.values(), Traffic(queries_per_month=0)) == pytest.approx(
         374.636e6
     )
     # US$ 0.08 a million are less than the machines cost at any traffic: 37.4636 for each 438 million.
-    assert bill_curve.break_even({"x": by_query(0.08)}, services, Traffic(queries_per_month=0)) is None
+    assert bill_curve.break_even([by_query(0.08)], services.values(), Traffic(queries_per_month=0)) is None
 
 
 def test_tokens_of_an_api_are_paid_by_the_query() -> None:
@@ -113,11 +113,6 @@ def test_tokens_of_an_api_are_paid_by_the_query() -> None:
     # Within 1 % of one another they are called equal: 223.38 <= 1.01 x (37.4636 + 0.0005 q) from 367,410 on.
     assert change is not None and change.queries_per_month == pytest.approx((223.38 / 1.01 - 37.4636) / 5e-4)
     assert change.cheapest == ("api", "own")
-
-
-def test_capacity_of_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match="capacity_qps is 0"):
-        bill.machines(Traffic(queries_per_month=1), 0)
 
 
 AMOUNTS = st.floats(0, 1e4)

@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.estimate import Estimate
 from harness.pricing import bill, bill_curve
-from harness.pricing.bill import SECONDS, Traffic
-from harness.pricing.bill_curve import CheapestOf, MonthlyCost, ServiceCost
+from harness.pricing.bill import SECONDS, Service, Traffic
+from harness.pricing.bill_curve import MonthlyCost
 from tests.pricing.test_bill import LARGE, service
 
 FLAT = Traffic(queries_per_month=1, peak=1)
-SMALL, BIG = ServiceCost(service(100), FLAT), ServiceCost(service(1000, LARGE), FLAT)
-
-
-@dataclass(frozen=True)
-class PerQuery:
-    """US$ 5 a month and 2 for a million queries."""
-
-    def monthly(self, queries: float) -> float:
-        return 5 + 2e-6 * queries
-
-    def steps(self) -> Iterator[float]:
-        return iter(())
+SMALL, BIG = MonthlyCost((service(100),), FLAT), MonthlyCost((service(1000, LARGE),), FLAT)
+# US$ 5 a month and 2 for a million queries.
+BY_QUERY = MonthlyCost((Service(usd_per_million=Estimate(2.0), storage_usd_per_month=5.0),), FLAT)
 
 
 def test_curve_has_both_ends_of_each_step() -> None:
@@ -38,7 +28,7 @@ def test_curve_has_both_ends_of_each_step() -> None:
 
 
 def test_line_that_is_not_level_has_points_on_it_that_are_near_one_another() -> None:
-    points = bill_curve.curve(PerQuery(), 1e4, 1e8)
+    points = bill_curve.curve(BY_QUERY, 1e4, 1e8)
     assert all(usd == pytest.approx(5 + 2e-6 * queries) for queries, usd in points)
     assert all(1 < after / before < 1.2 for (before, _), (after, _) in itertools.pairwise(points))
 
@@ -55,12 +45,12 @@ def test_line_that_is_not_level_has_points_on_it_that_are_near_one_another() -> 
         ),
         # 37.4636 / 1.01 = 37.0927 = 5 + 2 x 16.046 million; 37.4636 x 1.01 = 37.8382 = 5 + 2 x 16.419 million.
         (
-            {"small": SMALL, "metered": PerQuery()},
+            {"small": SMALL, "metered": BY_QUERY},
             2e8,
             [(16.04634653e6 / SECONDS, "small metered"), (16.419118e6 / SECONDS, "small")],
         ),
         # The cheaper of both is the small one up to 500 a second, and where small ones alone cost the same.
-        ({"small": SMALL, "either": CheapestOf((SMALL, BIG))}, 1.7e9, [(600, "either")]),
+        ({"small": SMALL, "either": MonthlyCost((*SMALL.services, *BIG.services), FLAT)}, 1.7e9, [(600, "either")]),
     ],
 )
 def test_cheapest_changes_where_it_does_on_paper(
@@ -75,7 +65,7 @@ def test_cheapest_changes_where_it_does_on_paper(
 def test_curve_costs_what_the_bill_says(qps: float, queries: float, peak: float, usd: float, fewest: int) -> None:
     priced = service(qps, documents=1000, build_usd=usd, storage_usd_per_month=usd / 10)
     traffic = Traffic(queries_per_month=queries, peak=peak, changed=0.5, machines=fewest)
-    cost = ServiceCost(priced, traffic)
+    cost = MonthlyCost((priced,), traffic)
     assert cost.monthly(queries) == pytest.approx(bill.bill(priced, traffic).total_usd.value)
     steps = list(itertools.islice(cost.steps(), 200))
     assert all(cost.monthly(step) < cost.monthly(step * bill_curve.BEYOND) for step in steps)

@@ -256,7 +256,7 @@ def test_a_kernels_name_stands_for_processors(model: str, names: list[str]) -> N
 
 
 def test_the_shipped_factors_are_as_published_and_name_their_source() -> None:
-    (shipped,) = carbon.read_factors()
+    (shipped,) = carbon.FILES.read()
     assert shipped.licence == "Apache-2.0" and "third party's estimates" in shipped.source
     assert (shipped.pue, shipped.spread, shipped.memory_w_per_gib) == (1.135, 2.6, 0.392)
     assert (shipped.grid["aws/us-east-1"], shipped.grid["aws/eu-west-1"]) == (379.069, 316)

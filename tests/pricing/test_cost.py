@@ -1,7 +1,5 @@
 import datetime
-import math
 import random
-from typing import Any
 
 import pytest
 
@@ -53,26 +51,6 @@ def test_building_cost_matches_the_calculation_by_hand() -> None:
 def test_storage_cost_matches_the_calculation_by_hand() -> None:
     assert cost.storage_usd_per_month(5 * 2**30 // 2, 0.08) == pytest.approx(0.2)
     assert cost.storage_usd_per_month(0, 0.08) == 0.0
-
-
-@pytest.mark.parametrize(
-    ("model", "arguments", "name"),
-    [
-        *((cost.usd_per_million, numbers, "latency_s") for numbers in ((-0.1, 1.0), (math.nan, 1.0))),
-        *((cost.usd_per_million, numbers, "usd_per_hour") for numbers in ((0.1, -1.0), (0.1, math.nan))),
-        (cost.usd_per_million_saturated, (0.0, 1.0), "throughput_qps"),
-        (cost.usd_per_million_saturated, (math.nan, 1.0), "throughput_qps"),
-        (cost.usd_per_million_saturated, (1.0, -1.0), "usd_per_hour"),
-        (cost.build_usd_per_million_documents, (1.0, 1.0, 0), "documents"),
-        (cost.build_usd_per_million_documents, (-1.0, 1.0, 1), "build_s"),
-        (cost.build_usd_per_million_documents, (1.0, math.nan, 1), "usd_per_hour"),
-        (cost.storage_usd_per_month, (-1, 1.0), "index_bytes"),
-        (cost.storage_usd_per_month, (1, math.nan), "usd_per_gib_month"),
-    ],
-)
-def test_impossible_quantities_are_refused(model: Any, arguments: tuple[float, ...], name: str) -> None:
-    with pytest.raises(ValueError, match=rf"^{name} is "):
-        model(*arguments)
 
 
 @pytest.mark.parametrize("seed", range(5))

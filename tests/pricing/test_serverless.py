@@ -30,7 +30,7 @@ page = "p"
 
 
 def shipped() -> ServerlessPrices:
-    found = serverless.snapshot(datetime.date(2026, 11, 29))
+    found = serverless.FILES.newest(datetime.date(2026, 11, 29))
     assert found is not None
     return found
 
@@ -111,9 +111,9 @@ def test_offer_may_bill_what_is_used() -> None:
 
 
 def test_every_shipped_offer_names_its_page_and_no_price_is_older_than_the_first_file() -> None:
-    assert [str(each.as_of) for each in serverless.read()] == ["2026-11-29"]
+    assert [str(each.as_of) for each in serverless.FILES.read()] == ["2026-11-29"]
     assert all(offer.page.startswith("https://") for offer in shipped().offers.values())
-    assert serverless.snapshot(datetime.date(2026, 11, 28)) is None
+    assert serverless.FILES.newest(datetime.date(2026, 11, 28)) is None
 
 
 def add(root: Path, text: str) -> Path:
@@ -137,11 +137,11 @@ def add(root: Path, text: str) -> Path:
 def test_a_wrong_file_names_itself_and_the_key(tmp_path: Path, text: str, message: str) -> None:
     path = add(tmp_path, text)
     with pytest.raises(FileError) as caught:
-        serverless.snapshot(root=tmp_path)
+        serverless.FILES.newest(root=tmp_path)
     assert str(caught.value).startswith(str(path)) and message in str(caught.value)
 
 
 def test_a_file_of_the_users_own_is_read(tmp_path: Path) -> None:
     add(tmp_path, HEAD + OFFER)
-    found = serverless.snapshot(root=tmp_path)
+    found = serverless.FILES.newest(root=tmp_path)
     assert found is not None and found.offers["mine"].size_for(3, GIB) == (4, 1)

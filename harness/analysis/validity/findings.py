@@ -56,7 +56,7 @@ def of_cell(doubts: Iterable[Doubt], cell: Cell) -> list[Finding]:
     commands = {
         Again.NOT: again(cell, launcher="docker"),
         Again.FRESH: again(cell),
-        Again.MISSING: go_on(cell),
+        Again.MISSING: again(cell, fresh=False),
         Again.RETRY: again(cell, retry_noisy=3),
     }
     return [doubt.finding(commands[doubt.again or TEXTS[doubt.cause].again]) for doubt in doubts]
@@ -101,14 +101,9 @@ def again(cell: Cell, **options: str | int | bool) -> str:
 
     Args:
         cell: the cell.
-        options: options of ``harness run``; ``fresh=True`` by default.
+        options: options of ``harness run``; ``fresh=True`` by default, and with ``fresh=False`` its missing jobs.
     """
     return f"run {quoted('run', 'SUITE', **(options or {'fresh': True}), only=glob_of(cell))}"
-
-
-def go_on(cell: Cell) -> str:
-    """Tell the user how to measure a cell's missing jobs."""
-    return f"run {quoted('run', 'SUITE', only=glob_of(cell))}"
 
 
 def build_again(cell: Cell) -> str:

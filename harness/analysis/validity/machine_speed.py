@@ -80,10 +80,7 @@ def check(results: Sequence[Result], all_levels: Levels, facts: SampleFacts) -> 
         speeds = _speeds(seen, kind)
         if speeds is None:
             continue
-        low, high = 1e3 * np.exp(speeds.min()), 1e3 * np.exp(speeds.max())
-        text = (
-            f"the machine changed its speed: fixed {kind.name} work took {low:.3g} to {high:.3g} ms around the trials"
-        )
+        text = f"{_changed_speed(kind, speeds)} the trials"
         moved = _moved(speeds, facts.trial_means_s)
         if kind is _DISK:
             findings.append(remark(Cause.CANARY, text))
@@ -108,12 +105,14 @@ def changed(build: Observed) -> str | None:
     for kind in (_CPU, _MEMORY):
         speeds = _speeds([build], kind)
         if speeds is not None and (ratio := float(np.exp(np.ptp(speeds)))) > MAX_LEVEL:
-            low, high = 1e3 * np.exp(speeds.min()), 1e3 * np.exp(speeds.max())
-            return (
-                f"the machine changed its speed: fixed {kind.name} work took {low:.3g} to {high:.3g} ms around the "
-                f"build, {ratio:.2f} times as long (steady: up to {MAX_LEVEL:g})"
-            )
+            times = f"{ratio:.2f} times as long (steady: up to {MAX_LEVEL:g})"
+            return f"{_changed_speed(kind, speeds)} the build, {times}"
     return None
+
+
+def _changed_speed(kind: _Kind, speeds: Floats) -> str:
+    low, high = 1e3 * np.exp(speeds.min()), 1e3 * np.exp(speeds.max())
+    return f"the machine changed its speed: fixed {kind.name} work took {low:.3g} to {high:.3g} ms around"
 
 
 def _speeds(observed: Sequence[Observed], kind: _Kind) -> Floats | None:

@@ -55,7 +55,7 @@ class PlotRows:
             board = leaderboard.build(self.table, self.per_query, replace(self.query, **changes))
         except UsageError as error:
             raise NoPlot(f"{plot}: {error}") from error
-        return board, [(excluded.row, _short_reason(excluded.row, excluded.reason)) for excluded in board.left_out]
+        return board, [(row, _short_reason(row, reason)) for row, reason in board.left_out]
 
     def usable(self) -> tuple[list[Row], LeftOut]:
         """Return the rows that ran and are valid, and the others."""

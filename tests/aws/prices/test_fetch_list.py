@@ -341,4 +341,4 @@ def test_other_providers_storage_and_tokens_may_be_added_there(own: Path) -> Non
     (own / "tokens" / "2026-11-28.toml").write_text(tokens)
     digest = hashlib.sha256(tokens.encode()).hexdigest()
     (own / "tokens" / "SHA256SUMS").write_text(f"{digest}  2026-11-28.toml\n")
-    assert [str(each.as_of) for each in token_prices.read_snapshots()] == ["2026-03-13", "2026-11-09", "2026-11-28"]
+    assert [str(each.as_of) for each in token_prices.FILES.read()] == ["2026-03-13", "2026-11-09", "2026-11-28"]

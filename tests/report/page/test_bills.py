@@ -63,7 +63,7 @@ def test_bills_and_their_sentence_equal_those_of_python(shared: Page, results: P
 def test_curve_equals_that_of_python(shared: Page, qps: float) -> None:
     service = Service(capacity_qps=Estimate(qps), usd_per_hour=0.05132, build_usd=0.25)
     script = "(usd) => harnessPage.curveOf([{ qps: usd[0], usd: 0.05132, build: 0.25, storage: null }])"
-    points = bill_curve.curve(bill_curve.ServiceCost(service, USUAL))
+    points = bill_curve.curve(bill_curve.MonthlyCost((service,), USUAL))
     assert shared.evaluate(script, [qps]) == [pytest.approx(point, rel=1e-12) for point in points]
 
 

@@ -64,7 +64,7 @@ def test_evidence_has_the_texts_of_explain_at_all_prices(open_rows: Open, made_o
     rows = [*rows, *made.throughputs()]
     page = open_rows(rows, found)
     ordered = sorted(rows, key=lambda row: (row.system, row.profile, row.per_query_key))
-    opening = row_pricing.tariff(prices.snapshot(), serverless=serverless.snapshot())
+    opening = row_pricing.tariff(prices.snapshot(), serverless=serverless.FILES.newest())
     tariffs = all_tariffs(opening)
     assert len(tariffs) > 3
     for number, tariff in enumerate(tariffs):
