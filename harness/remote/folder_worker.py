@@ -143,12 +143,7 @@ def _code(work: SharedFolder, run_id: str, cache: Path) -> Path:
             f"{run.where(BUNDLE)}: does not name the harness to run; repeat the command that began the run"
         )
     target = cache / "bundles" / bundle.sha256
-    if target.is_dir():
-        return target
-    with filesystem.scratch_folder(target.parent, bundle.sha256[:12]) as scratch:
-        unpacked = scratch / "bundle"
-        unpacked.mkdir()
-        Fetcher(work, cache).unpack(bundle, "harness", unpacked)
-        filesystem.remove_tree(target)
-        unpacked.rename(target)
+    if not target.is_dir():
+        with filesystem.fresh_folder(target) as unpacked:
+            Fetcher(work, cache).unpack(bundle, "harness", unpacked)
     return target
