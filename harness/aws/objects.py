@@ -65,17 +65,17 @@ class Objects:
 
     def __init__(self, connections: Connections, place: S3Uri) -> None:
         self.place = place
-        self._connections = connections
+        self.connections = connections
 
     @property
     def client(self) -> Any:
         """Return the S3 client."""
-        return self._connections.client("s3")
+        return self.connections.client("s3")
 
     @property
     def clock(self) -> Clock:
         """Return the clock of S3."""
-        return self._connections.clock
+        return self.connections.clock
 
     def ask_time(self) -> None:
         """Ask S3 for any answer, because each says the time."""
@@ -87,7 +87,7 @@ class Objects:
 
     def below(self, *names: str) -> Objects:
         """Return the objects below a folder of this place."""
-        return Objects(self._connections, self.place.below(*names))
+        return Objects(self.connections, self.place.below(*names))
 
     def list(self, prefix: str = "", after: str | None = None) -> Iterator[StoredObject]:
         """Yield objects by name, a thousand a request: those with a prefix, and after a name."""

@@ -13,13 +13,15 @@ from typing import Any
 from harness.aws import clients, cloudformation
 from harness.aws.batch import suite_stack
 from harness.aws.batch.suite_stack import LEAST_TIMEOUT_S, BatchOptions
-from harness.aws.clients import Connections
 from harness.aws.ec2 import account, instances
 from harness.aws.errors import aws_errors
-from harness.aws.rental import RentalBackend, RentalRequest
+from harness.aws.machines import RentalOptions
+from harness.aws.objects import Objects
+from harness.aws.rental import RentalBackend
 from harness.commands import quoted
 from harness.errors import UsageError, counted
 from harness.jobs.plan import Planned
+from harness.jobs.suite import Suite
 from harness.remote import partition
 from harness.remote.backend import ENDED, RUNNING, UNKNOWN, WAITING, PartState
 from harness.remote.failures import concealed
@@ -58,8 +60,8 @@ class BatchBackend(RentalBackend):
     options = RentalBackend.options - {"most", "spot", "subnet"}
     attempts = suite_stack.ATTEMPTS
 
-    def __init__(self, request: RentalRequest, connections: Connections) -> None:
-        super().__init__(request, connections)
+    def __init__(self, suite: Suite, work: Objects, how: RentalOptions) -> None:
+        super().__init__(suite, work, how)
         self._role = ""  # begins the worker id of each attempt
         self._jobs: dict[str, _LaunchedJob] = defaultdict(_LaunchedJob)
         self.ending = quoted("batch cancel", self._suite.name, region=self.region)

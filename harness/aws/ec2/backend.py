@@ -11,14 +11,17 @@ from operator import attrgetter
 from typing import Any
 
 from harness.aws import clients
-from harness.aws.clients import Connections, answered_at
+from harness.aws.clients import answered_at
 from harness.aws.ec2 import account, instances, user_data
 from harness.aws.ec2.instances import Ami, OwnedInstance, Subnet
 from harness.aws.errors import aws_errors
-from harness.aws.rental import RentalBackend, RentalRequest
+from harness.aws.machines import RentalOptions
+from harness.aws.objects import Objects
+from harness.aws.rental import RentalBackend
 from harness.commands import quoted
 from harness.errors import RemoteError, UsageError
 from harness.jobs.plan import Planned
+from harness.jobs.suite import Suite
 from harness.remote import partition
 from harness.remote.backend import ENDED, RUNNING, UNKNOWN, WAITING, LaunchRefused, PartState
 from harness.remote.failures import OURS_TO_MEND, PASSING
@@ -51,8 +54,8 @@ class Ec2Backend(RentalBackend):
     _run: RemoteRun
     _bundle: ShippedInput
 
-    def __init__(self, request: RentalRequest, connections: Connections) -> None:
-        super().__init__(request, connections)
+    def __init__(self, suite: Suite, work: Objects, how: RentalOptions) -> None:
+        super().__init__(suite, work, how)
         self._gone: set[str] = set()  # parts whose instance EC2 says has ended
         self._answered: dict[str, float] = {}  # part -> time of the last request
         self.ending = quoted("ec2 reap", region=self.region)
@@ -78,9 +81,9 @@ class Ec2Backend(RentalBackend):
         if there:
             account.check_reaper(self._connections, self.region, self._account)
         else:
-            up = quoted("ec2 up", self._work, subnet=self.request.subnet or None)
+            up = quoted("ec2 up", self._work, subnet=self._how.subnet or None)
             lines.append(f"not there yet: the account stack; {up} makes it")
-            if not self.request.dry_run:
+            if not self._how.dry_run:
                 raise UsageError(lines[-1])
         return lines
 
@@ -89,9 +92,9 @@ class Ec2Backend(RentalBackend):
         account_stack = account.find(self._connections, self._work, self.region)
         if account_stack is not None:
             self._account = account_stack
-        self._subnets = instances.subnets(self._connections, self.region, [self.request.subnet])
+        self._subnets = instances.subnets(self._connections, self.region, [self._how.subnet])
         self._zones = instances.zones(self._connections, self.region, {part.instance_type for part in parts})
-        kinds, system = sorted({self._kind(part) for part in parts}), self.request.suite.ec2.ami
+        kinds, system = sorted({self._kind(part) for part in parts}), self._suite.ec2.ami
         self._amis = {kind: instances.ami(self._connections, self.region, system, *kind) for kind in kinds}
         return account_stack is not None
 

@@ -25,7 +25,7 @@ from harness.pricing import instances
 from harness.remote.backend import ENDED, RUNNING, UNKNOWN, WAITING, LaunchRefused
 from harness.remote.records import Launch, PlannedPart, RemoteRun, ShippedInput
 from tests.aws import server
-from tests.aws.ec2.conftest import WORK, Field, launched_and_terminated
+from tests.aws.ec2.conftest import WORK, Field, launched_and_terminated, rented
 from tests.aws.ec2.faults import Injected
 from tests.aws.server import REGION
 
@@ -72,7 +72,7 @@ def launched(plain: Field) -> Iterator[Launched]:
     """After every test all that was launched is ended, and nothing is left."""
     connections = Connections(REGION)
     Objects(connections, WORK).ask_time()
-    backend = Ec2Backend(plain.request(), connections)
+    backend = rented(plain.request(connections))
     yield Launched(plain, connections, backend, at=round(connections.clock.now))
     ids = [each.instance_id for each in ec2_instances.find(connections, REGION) if each.alive]
     ec2_instances.end(connections, REGION, ids)
