@@ -63,6 +63,11 @@ def _claims(work: Storage, run_id: str, part: str) -> tuple[str, ...]:
     return tuple(claim.worker for claim in claims if claim)
 
 
+def ran_in(worker: str, task_id: str) -> bool:
+    """Return whether a worker ran in a task of Slurm, whose id begins the worker's."""
+    return worker.startswith(f"{task_id}-")
+
+
 def claim(work: Storage, run_id: str, part: str, found: PartState, worker: str) -> bool:
     """Claim a part that was found free; return whether this worker has it."""
     folder, run = work.below(records.worker(worker)), work.below(records.run(run_id))

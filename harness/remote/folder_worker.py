@@ -71,7 +71,7 @@ def serve_part(work: SharedFolder, cache: Path, run: str, part: str, idle_s: flo
             if launch.usd is not None or found.phase == ENDED:
                 return not found.reason
             task = _task_id()
-            if task and found.phase == RUNNING and found.workers[-1].startswith(f"{task}-"):
+            if task and found.phase == RUNNING and claims.ran_in(found.workers[-1], task):
                 # Slurm runs a task once at a time.
                 claims.bury(work, found.workers[-1], "Slurm began the task again")
                 continue

@@ -69,11 +69,6 @@ class Submission:
     version: int = records.VERSION
 
 
-def _is_of(worker: str, task_id: str) -> bool:
-    """Return whether a worker ran in a task."""
-    return worker.startswith(f"{task_id}-")
-
-
 class SlurmBackend(FolderBackend):
     """The tasks of one user in Slurm, for one command; ``launcher`` is the one with which they measure."""
 
@@ -254,7 +249,7 @@ class SlurmBackend(FolderBackend):
         """Write the end of a worker whose task does not run, unless it wrote that itself; return whether."""
         # A task that waits again was requeued.
         dead = task if state.phase == RUNNING and task and task.phase != RUNNING else None
-        if dead is None or not _is_of(state.workers[-1], dead.task_id):
+        if dead is None or not claims.ran_in(state.workers[-1], dead.task_id):
             return False
         claims.bury(self._work, state.workers[-1], dead.words if dead.phase == ENDED else "Slurm requeued the task")
         return True
@@ -265,13 +260,13 @@ class SlurmBackend(FolderBackend):
             # Slurm says of no signal why it came.
             return replace(found, reason=_SIGNALLED) if task and found.reason == STOPPED else found
         if found.phase == RUNNING:
-            return replace(found, place=task.node) if _is_of(found.workers[-1], task.task_id) else found
+            return replace(found, place=task.node) if claims.ran_in(found.workers[-1], task.task_id) else found
         if task.phase != ENDED:
             return replace(found, words=task.words, reason="")
         words = task.words
         if task.cancelled and name in self._alive:
             return replace(found, phase=ENDED, words="cancelled", reason=words)
-        if task.state == "FAILED" and not any(_is_of(worker, task.task_id) for worker in found.workers):
+        if task.state == "FAILED" and not any(claims.ran_in(worker, task.task_id) for worker in found.workers):
             return replace(found, phase=ENDED, words="failed", reason=f"{words}: {self._last_line(task)}")
         if self._tries[name] >= claims.ATTEMPTS:
             return replace(found, phase=ENDED, words="ended", reason=f"submitted {self._tries[name]} times; {words}")

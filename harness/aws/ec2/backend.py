@@ -13,7 +13,7 @@ from typing import Any
 from harness.aws import clients
 from harness.aws.clients import answered_at
 from harness.aws.ec2 import account, instances, user_data
-from harness.aws.ec2.instances import Ami, OwnedInstance, Subnet
+from harness.aws.ec2.instances import OwnedInstance, Subnet
 from harness.aws.errors import aws_errors
 from harness.aws.machines import RentalOptions
 from harness.aws.objects import Objects
@@ -47,12 +47,6 @@ class Ec2Backend(RentalBackend):
 
     name = "ec2"
     attempts = 1
-    _account: account.Account  # once it is found
-    _subnets: list[Subnet]
-    _zones: dict[str, tuple[str, ...]]
-    _amis: dict[tuple[str, bool], Ami]
-    _run: RemoteRun
-    _bundle: ShippedInput
 
     def __init__(self, suite: Suite, work: Objects, how: RentalOptions) -> None:
         super().__init__(suite, work, how)

@@ -43,8 +43,8 @@ def facts(attributes: dict[str, str], source: str, known: Iterable[CsvRow]) -> C
         "architecture": _architecture(attributes),
         **_cards(attributes, [row for row in known if row["instance_type"].partition(".")[0] == family]),
         "local_nvme_gb": _nvme(attributes.get("storage", "")),
-        "burstable": _truth(bool(_BURSTABLE.fullmatch(family))),
-        "bare_metal": _truth(size.startswith("metal")),
+        "burstable": str(_BURSTABLE.fullmatch(family) is not None).lower(),
+        "bare_metal": str(size.startswith("metal")).lower(),
         "current_generation": {"Yes": "true", "No": "false"}.get(attributes.get("currentGeneration", ""), ""),
         "facts_of": "",
         "gone_by": "",
@@ -104,7 +104,3 @@ def _cards(attributes: dict[str, str], family: list[CsvRow]) -> CsvRow:
         "gpu_manufacturer": maker,
         "gpu_memory_mib_each": memory,
     }
-
-
-def _truth(value: bool) -> str:
-    return "true" if value else "false"

@@ -21,6 +21,7 @@ from pathlib import Path
 from harness import filesystem
 from harness.aws.clients import CONNECTIONS, Connections, S3Uri
 from harness.aws.objects import CHANGED, Objects
+from harness.containment import is_plain_name
 from harness.errors import RemoteError, StoreError, UsageError
 from harness.progress import Progress, silent
 from harness.remote.failures import retry
@@ -130,10 +131,9 @@ def _is_plain(key: str) -> bool:
     """Return whether a key is a path below the bucket in which no file is a folder."""
     parts = key.split("/")
     return (
-        len(parts) <= _MAXIMUM_DEPTH
+        is_plain_name(key)
         and key.isprintable()
-        and "\\" not in key
-        and not any(part in ("", ".", "..") for part in parts)
+        and len(parts) <= _MAXIMUM_DEPTH
         and max(len(part.encode("utf-8")) for part in parts) <= _MAXIMUM_NAME_BYTES
         and not any(part in (*JOB_FILES, *_MARKS) for part in parts[:-1])
     )

@@ -30,7 +30,7 @@ from harness.pricing import instances
 from harness.pricing.offers import ChosenMachine
 from harness.remote import partition
 from harness.remote.backend import PartState
-from harness.remote.partition import Grouping
+from harness.remote.partition import Grouping, Market
 from harness.remote.records import Launch, PartJob, PlannedPart, RemoteRun, ShippedInput
 from harness.results.schema import Cell
 from tests.aws import server
@@ -114,7 +114,7 @@ def how(*missing: str, build_machine: ChosenMachine | None = XLARGE) -> Grouping
         found[key] = IndexBuild(key, system, dataset)
     machines = {"small": LARGE, "big": XLARGE, "builds": XLARGE}
     measured, assumed = DurationEstimate(60, 7200, True), DurationEstimate(60, 7200, False)
-    return Grouping(machines, lambda _job: measured, lambda _build: assumed, found, build_machine)
+    return Grouping(Market(machines), lambda _job: measured, lambda _build: assumed, found, build_machine)
 
 
 def test_index_is_built_by_one_job_before_its_searches() -> None:
