@@ -17,7 +17,7 @@ from harness.aws.clients import Connections, S3Uri, answered_at
 from harness.aws.errors import aws_errors
 from harness.errors import RemoteError
 from harness.remote.failures import PASSING, ignoring, retry
-from harness.remote.storage import Clock, ObjectState, StoredObject
+from harness.remote.storage import Clock, ObjectState, StoredObject, copied
 
 MISSING = frozenset({"NoSuchKey", "404"})
 CHANGED = MISSING | {"PreconditionFailed", "412"}
@@ -30,7 +30,6 @@ _UNDECIDED = frozenset({"ConditionalRequestConflict", "409"})
 _NOT_WRITTEN = CHANGED | _UNDECIDED | {"NoSuchUpload"}
 # S3's own limit for one request.
 _DELETE_AT_ONCE = 1000
-_CHUNK = 1 << 20
 # Objects in parts: S3 takes 10,000 parts, each of 5 GiB at most.
 _LEAST_PART_BYTES, MOST_PART_BYTES, _MOST_PARTS, _PARTS_AT_ONCE = 32 << 20, 5 << 30, 9_000, 4
 _CHECKED = {"ChecksumAlgorithm": "SHA256"}
@@ -137,16 +136,12 @@ class Objects:
         """
 
         def once() -> tuple[str, str | None]:
-            content, left = hashlib.sha256(), most_bytes
             with self.reading(name, **conditions) as answer, path.open("wb") as sink:
-                while left >= 0 and (chunk := answer["Body"].read(_CHUNK)):
-                    left -= len(chunk)
-                    content.update(chunk)
-                    sink.write(chunk)
+                sha256 = copied(answer["Body"], sink, most_bytes)
             # The ETag of an object in parts is longer; where KMS or the customer encrypts, it only looks like an MD5.
             plain = answer.get("ServerSideEncryption", "AES256") == "AES256" and "SSECustomerAlgorithm" not in answer
             etag = answer["ETag"].strip('"')
-            return content.hexdigest(), etag if plain and len(etag) == 32 else None
+            return sha256, etag if plain and len(etag) == 32 else None
 
         return retry(once, _BROKEN_OFF, _DOWNLOADS)
 
