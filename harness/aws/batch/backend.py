@@ -117,7 +117,7 @@ class BatchBackend(RentalBackend):
     def begin(self, run: RemoteRun, bundle: ShippedInput) -> None:
         """Remember the run, and the harness that agents fetch."""
         self._run, self._bundle = run, bundle
-        account_stack = account.find(self._connections, self._work, self.region)
+        account_stack = account.find(self._connections, self._work)
         if account_stack is None:
             raise UsageError(f"the account stack no longer exists; make it with {quoted('ec2 up', self._work)}")
         self._role = account_stack.worker_role_id

@@ -73,7 +73,7 @@ class Ec2Backend(RentalBackend):
                     f" {', '.join(sorted(here))}; choose another --instance, --region or --subnet"
                 )
         if there:
-            account.check_reaper(self._connections, self.region, self._account)
+            account.check_reaper(self._connections, self._account)
         else:
             up = quoted("ec2 up", self._work, subnet=self._how.subnet or None)
             lines.append(f"not there yet: the account stack; {up} makes it")
@@ -83,13 +83,13 @@ class Ec2Backend(RentalBackend):
 
     def _find(self, parts: Sequence[PlannedPart]) -> bool:
         """Find images, subnets and zones; return whether the account stack exists."""
-        account_stack = account.find(self._connections, self._work, self.region)
+        account_stack = account.find(self._connections, self._work)
         if account_stack is not None:
             self._account = account_stack
-        self._subnets = instances.subnets(self._connections, self.region, [self._how.subnet])
-        self._zones = instances.zones(self._connections, self.region, {part.instance_type for part in parts})
+        self._subnets = instances.subnets(self._connections, [self._how.subnet])
+        self._zones = instances.zones(self._connections, {part.instance_type for part in parts})
         kinds, system = sorted({self._kind(part) for part in parts}), self._suite.ec2.ami
-        self._amis = {kind: instances.ami(self._connections, self.region, system, *kind) for kind in kinds}
+        self._amis = {kind: instances.ami(self._connections, system, *kind) for kind in kinds}
         return account_stack is not None
 
     def _kind(self, part: PlannedPart) -> tuple[str, bool]:
@@ -116,7 +116,7 @@ class Ec2Backend(RentalBackend):
         if not first + others:
             raise LaunchRefused(f"no subnet with free addresses is in a zone that offers {part.instance_type}")
         if zone is None:
-            account.check_reaper(self._connections, self.region, self._account)
+            account.check_reaper(self._connections, self._account)
             if self._clock.now - launch.at > _FRESH_S:  # the command that noted it died before its request
                 launch = replace(launch, at=round(self._clock.now))
         refusals: list[RemoteError] = []
@@ -261,7 +261,7 @@ class Ec2Backend(RentalBackend):
         """Return the last line of an instance's console."""
         if state.machine is None:
             return ""
-        line = instances.last_line(self._connections, self.region, state.machine.instance_id)
+        line = instances.last_line(self._connections, state.machine.instance_id)
         return f"its console ends with: {line[:200]}" if line else ""
 
     def end(self, part: str, state: PartState, why: str) -> None:

@@ -125,7 +125,7 @@ class Field:
         return tuple(query.query_id for query in gathered.samples["tiny"].sample)
 
     def workers(self, **changes: Any) -> FakeWorkers:
-        found = account.find(Connections(REGION), WORK, REGION)
+        found = account.find(Connections(REGION), WORK)
         assert found is not None
         local_results = self.local_results()
 
@@ -178,7 +178,7 @@ def work(aws: str) -> Objects:
 
 @pytest.fixture
 def ground(aws: str) -> None:
-    up = functools.partial(account.up, Connections(REGION), WORK, REGION, "0123456789ab", TYPES)
+    up = functools.partial(account.up, Connections(REGION), WORK, "0123456789ab", TYPES)
     server.made_once(aws, "account for runs", up)
 
 

@@ -130,7 +130,7 @@ def test_a_network_interface_goes_with_its_instance(launched: Launched) -> None:
 
 def test_an_instance_has_an_address_where_the_subnet_gives_none(launched: Launched) -> None:
     client = boto3.client("ec2", region_name=REGION)
-    for subnet in ec2_instances.subnets(launched.connections, REGION):
+    for subnet in ec2_instances.subnets(launched.connections):
         client.modify_subnet_attribute(SubnetId=subnet.subnet_id, MapPublicIpOnLaunch={"Value": False})
     assert described(launched.begin()()[-1].machine)["PublicIpAddress"]
 
@@ -191,7 +191,7 @@ def test_request_without_capacity_is_repeated_once_at_most(launched: Launched) -
     launched.begin()
     with pytest.raises(LaunchRefused, match="InsufficientInstanceCapacity"):
         launched()
-    assert len(sent) <= 2 * len(ec2_instances.subnets(launched.connections, REGION))
+    assert len(sent) <= 2 * len(ec2_instances.subnets(launched.connections))
 
 
 @pytest.mark.parametrize(

@@ -270,9 +270,9 @@ def test_finished_jobs_are_fetched_after_the_stack_was_made_again_and_while_the_
             time.sleep(0.05)
     assert plain.stored == []
     connections = Connections(REGION)
-    account.down(connections, WORK, REGION, "0123456789ab", results_too=False)
-    account.up(connections, WORK, REGION, "0123456789ab", TYPES)
-    found = account.find(connections, WORK, REGION)
+    account.down(connections, WORK, "0123456789ab", results_too=False)
+    account.up(connections, WORK, "0123456789ab", TYPES)
+    found = account.find(connections, WORK)
     assert found is not None
     boto3.client("events", region_name=REGION).disable_rule(Name=found.reaper_rule)
     plain.run()
