@@ -8,6 +8,7 @@ import os
 import re
 import secrets
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -238,7 +239,7 @@ def random_id(path: Path) -> str:
     return path.read_text(encoding="ascii").strip()
 
 
-def as_list(tags: dict[str, str]) -> list[dict[str, str]]:
+def as_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
     """Return tags as the API takes them."""
     return [{"Key": key, "Value": value} for key, value in tags.items()]
 

@@ -63,8 +63,7 @@ class Ec2Backend(RentalBackend):
     def check(self, parts: Sequence[PlannedPart]) -> list[str]:
         """Find images, subnets and zones; return lines for the quote."""
         user_data.refuse_accounts(self._work)
-        there = self._find(parts)
-        lines = []
+        self._look_around(parts)
         here = {subnet.zone for subnet in self._subnets}
         for name, offered in sorted(self._zones.items()):
             if here.isdisjoint(offered):
@@ -72,34 +71,29 @@ class Ec2Backend(RentalBackend):
                     f"{self.region} offers {name} in {', '.join(offered) or 'no zone'}, and the subnets are in"
                     f" {', '.join(sorted(here))}; choose another --instance, --region or --subnet"
                 )
-        if there:
-            account.check_reaper(self._connections, self._account)
-        else:
-            up = quoted("ec2 up", self._work, subnet=self._how.subnet or None)
-            lines.append(f"not there yet: the account stack; {up} makes it")
-            if not self._how.dry_run:
-                raise UsageError(lines[-1])
-        return lines
+        if stack := account.find(self._connections, self._work):
+            account.check_reaper(self._connections, stack)
+            return []
+        up = quoted("ec2 up", self._work, subnet=self._how.subnet or None)
+        line = f"not there yet: the account stack; {up} makes it"
+        if not self._how.dry_run:
+            raise UsageError(line)
+        return [line]
 
-    def _find(self, parts: Sequence[PlannedPart]) -> bool:
-        """Find images, subnets and zones; return whether the account stack exists."""
-        account_stack = account.find(self._connections, self._work)
-        if account_stack is not None:
-            self._account = account_stack
+    def _look_around(self, parts: Sequence[PlannedPart]) -> None:
+        """Find images, subnets and zones."""
         self._subnets = instances.subnets(self._connections, [self._how.subnet])
         self._zones = instances.zones(self._connections, {part.instance_type for part in parts})
         kinds, system = sorted({self._kind(part) for part in parts}), self._suite.ec2.ami
         self._amis = {kind: instances.ami(self._connections, system, *kind) for kind in kinds}
-        return account_stack is not None
 
     def _kind(self, part: PlannedPart) -> tuple[str, bool]:
         return self._known[part.instance_type].architecture, bool(part.gpus)
 
     def begin(self, run: RemoteRun, bundle: ShippedInput) -> None:
         """Remember the run; find images, subnets and zones of all its parts."""
-        self._run, self._bundle = run, bundle
-        if not self._find(run.parts):
-            raise UsageError(f"the account stack no longer exists; make it with {quoted('ec2 up', self._work)}")
+        super().begin(run, bundle)
+        self._look_around(run.parts)
 
     def launch(self, launch: Launch, part: PlannedPart, note: Callable[[Launch], None]) -> None:
         """Ask zone after zone for an instance.
