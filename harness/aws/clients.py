@@ -188,6 +188,11 @@ class S3Uri:
     bucket: str
     prefix: str = ""
 
+    @property
+    def beginning(self) -> str:
+        """Return the text with which the keys of all objects of this place begin."""
+        return f"{self.prefix}/" if self.prefix else ""
+
     def key(self, *names: str) -> str:
         """Return the key of something below this place."""
         return "/".join(filter(None, (self.prefix, *names)))

@@ -90,7 +90,7 @@ class Objects:
 
     def list(self, prefix: str = "", after: str | None = None) -> Iterator[StoredObject]:
         """Yield objects by name, a thousand a request: those with a prefix, and after a name."""
-        base = f"{self.place.prefix}/" if self.place.prefix else ""
+        base = self.place.beginning
         arguments = {"Bucket": self.place.bucket, "Prefix": base + prefix}
         if after is not None:
             arguments["StartAfter"] = base + after

@@ -154,7 +154,7 @@ def _parameters(work: S3Uri, types: Iterable[str], agent_image: str | None) -> d
 
 
 def _place(work: S3Uri) -> dict[str, str]:
-    return {"BucketName": work.bucket, "Prefix": f"{work.prefix}/" if work.prefix else ""}
+    return {"BucketName": work.bucket, "Prefix": work.beginning}
 
 
 def policy(which: str, work: S3Uri, region: str, types: Sequence[str], account: str = "*") -> dict[str, Any]:
