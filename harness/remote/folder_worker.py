@@ -21,7 +21,7 @@ from harness.remote.folder_backend import BUNDLE
 from harness.remote.records import Launch, RemoteRun, ShippedInput, fetch
 from harness.remote.shared_folder import SharedFolder
 from harness.remote.shipment import Fetcher
-from harness.remote.worker import LOG, Worker, heartbeat_s, logged_to
+from harness.remote.worker import LOG, Worker, heartbeat_s
 
 log = logging.getLogger(__name__)
 
@@ -112,7 +112,6 @@ def _do(work: SharedFolder, run: RemoteRun, part: str, found: PartState, cache: 
         return None
     log.info(f"{run.run_id}: part {part}")
     root = cache / "workers" / worker_id
-    root.mkdir(parents=True)
     worker = Worker(
         work,
         worker_id,
@@ -125,9 +124,7 @@ def _do(work: SharedFolder, run: RemoteRun, part: str, found: PartState, cache: 
         earlier=found.workers,
         wanted=partial(claims.holds, work, run.run_id, part, worker_id),
     )
-    with logged_to(root / LOG):
-        done = worker.live()
-    if done:
+    if done := worker.live():
         shutil.rmtree(root, ignore_errors=True)  # all is uploaded
     else:
         log.info(f"{run.run_id}: part {part} is not done; see {root / LOG}")
