@@ -440,13 +440,13 @@ def _run_in_cloud(
         )
     work = Objects(Connections(cloud.region), parse_uri(request.work))
     with closing(DockerLauncher(options.cache, request.choice.models, platform=platforms.AMD64)) as docker:
+        machines = backend(suite, work, cloud)
         client = ClientContext(
             launcher=docker,
-            shipper=lambda storage: Shipper(storage, docker.client, options.cache),
+            shipper=Shipper(work, docker.client, options.cache),
             agree=lambda question: agree(request.yes, question),
         )
-        remote = RemoteRequest(suite, options, work, cloud)
-        return remote_run.run(remote, client, backend(suite, work, cloud))
+        return remote_run.run(RemoteRequest(suite, options, work, cloud), client, machines)
 
 
 def _ended(done: RunReport | None) -> tuple[RunSummary | None, Sequence[str]]:

@@ -56,7 +56,7 @@ class ClientContext:
     """The user's side: what makes images, ships, shows and asks; and how patient it is (for tests)."""
 
     launcher: Launcher
-    shipper: Callable[[Storage], Shipper]
+    shipper: Shipper
     agree: Callable[[str], None]
     timeouts: Timeouts = field(default_factory=Timeouts)
 
@@ -106,7 +106,7 @@ class SuiteRun:
     def __init__(self, request: RemoteRequest, client: ClientContext, backend: Backend) -> None:
         self.request, self.client = request, client
         self.backend, self.work = backend, request.work
-        self.shipper = client.shipper(request.work)
+        self.shipper = client.shipper
         types = self._instance_types()
         options = replace(request.options, instance_types=types, platforms=backend.market.platforms)
         self.inputs = preflight.gather_elsewhere(request.suite, options)

@@ -95,7 +95,7 @@ class Field:
     def client(self, **changes: Any) -> ClientContext:
         client = ClientContext(
             launcher=FakeLauncher(),
-            shipper=lambda work: FakeShipper(work, self.bench.cache),
+            shipper=FakeShipper(Objects(Connections(REGION), WORK), self.bench.cache),
             agree=lambda _question: None,
             timeouts=QUICK,
         )
@@ -105,7 +105,9 @@ class Field:
         self, client: ClientContext | None = None, connections: Connections | None = None, **changes: Any
     ) -> RunReport:
         with show_progress(self.console or Console(file=self.screen, width=200)):
-            done = run_rented(self.request(connections, **changes), client or self.client())
+            request, client = self.request(connections, **changes), client or self.client()
+            shipper = FakeShipper(request.work, self.bench.cache)  # with the same connections
+            done = run_rented(request, replace(client, shipper=shipper))
         assert done is not None
         return done
 
