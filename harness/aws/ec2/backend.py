@@ -37,7 +37,12 @@ _GRACE_S = 60.0
 _FRESH_S = 60.0
 # No machine of that type there just now ("InsufficientInstanceCapacity"): another zone may have one.
 _NO_ROOM, _NOT_HERE = "Insufficient", ("SpotMaxPriceTooLow", "Unsupported")
-_QUOTA = {"InstanceLimitExceeded", "VcpuLimitExceeded", "MaxSpotInstanceCountExceeded", "VolumeLimitExceeded"}
+_QUOTAS = ("InstanceLimitExceeded", "VcpuLimitExceeded", "MaxSpotInstanceCountExceeded", "VolumeLimitExceeded")
+# Of refusals, by EC2's code.
+_REMEDIES = {
+    **dict.fromkeys(_QUOTAS, "; ask for more (Service Quotas, EC2), or lower --max-instances"),
+    "AccessDenied": "; `harness ec2 up` with this SUITE allows its instance types",
+}
 # A refusal for want of machines has HTTP status 500: boto3 would try it again for minutes.
 ATTEMPTS = 2
 
@@ -242,11 +247,7 @@ class Ec2Backend(RentalBackend):
         unseen = now - max(launch.at, self._answered.get(launch.name, 0.0)) > SHOWN_S
         if launch.name in self._gone or late or (instance and unseen):
             return PartState(ENDED, "gone", workers, 1, "EC2 does not show its instance any more", machine=instance)
-        return (
-            PartState(WAITING, "launching", workers, 1, machine=instance)
-            if instance
-            else PartState(UNKNOWN, "launching")
-        )
+        return PartState(WAITING if instance else UNKNOWN, "launching", workers, len(workers), machine=instance)
 
     def _worker_id(self, launch: Launch, machine: str) -> str:
         return f"{launch.notes['role']}:{machine}"
@@ -280,8 +281,4 @@ def _named(error: RemoteError) -> Exception:
     if error.code == "InvalidParameterValue" and "iaminstanceprofile" in str(error).lower():
         # What IAM has made, EC2 knows some minutes later.
         return RemoteError(f"{error}; `harness ec2 up` makes the role again", "Busy")
-    if error.code in _QUOTA:
-        return LaunchRefused(f"{error}; ask for more (Service Quotas, EC2), or lower --max-instances")
-    if error.code == "AccessDenied":
-        return LaunchRefused(f"{error}; `harness ec2 up` with this SUITE allows its instance types")
-    return LaunchRefused(str(error))
+    return LaunchRefused(f"{error}{_REMEDIES.get(error.code, '')}")
