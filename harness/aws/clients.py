@@ -8,6 +8,7 @@ import os
 import re
 import secrets
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -187,6 +188,11 @@ class S3Uri:
     bucket: str
     prefix: str = ""
 
+    @property
+    def beginning(self) -> str:
+        """Return the text with which the keys of all objects of this place begin."""
+        return f"{self.prefix}/" if self.prefix else ""
+
     def key(self, *names: str) -> str:
         """Return the key of something below this place."""
         return "/".join(filter(None, (self.prefix, *names)))
@@ -238,7 +244,7 @@ def random_id(path: Path) -> str:
     return path.read_text(encoding="ascii").strip()
 
 
-def as_list(tags: dict[str, str]) -> list[dict[str, str]]:
+def as_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
     """Return tags as the API takes them."""
     return [{"Key": key, "Value": value} for key, value in tags.items()]
 

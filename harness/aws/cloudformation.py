@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from harness.aws import clients
 from harness.aws.clients import Connections
 from harness.aws.errors import aws_errors
 from harness.aws.objects import Objects, checksums_of
@@ -66,7 +67,7 @@ def deploy(
             send(
                 StackName=stack,
                 Parameters=[{"ParameterKey": key, "ParameterValue": value} for key, value in parameters.items()],
-                Tags=[{"Key": key, "Value": value} for key, value in tags.items()],
+                Tags=clients.as_list(tags),
                 Capabilities=["CAPABILITY_NAMED_IAM"] if named_iam else [],
                 **_body(template, store),
             )
@@ -108,7 +109,7 @@ def _stack(shown: Mapping[str, Any]) -> Stack:
         shown["StackStatus"],
         {output["OutputKey"]: output["OutputValue"] for output in shown.get("Outputs", ())},
         {parameter["ParameterKey"]: parameter["ParameterValue"] for parameter in shown.get("Parameters", ())},
-        {tag["Key"]: tag["Value"] for tag in shown.get("Tags", ())},
+        clients.as_dict(shown.get("Tags")),
     )
 
 

@@ -17,7 +17,7 @@ from harness.aws.clients import Connections, S3Uri, answered_at
 from harness.aws.errors import aws_errors
 from harness.errors import RemoteError
 from harness.remote.failures import PASSING, ignoring, retry
-from harness.remote.storage import Clock, ObjectState, StoredObject
+from harness.remote.storage import Clock, ObjectState, StoredObject, copied
 
 MISSING = frozenset({"NoSuchKey", "404"})
 CHANGED = MISSING | {"PreconditionFailed", "412"}
@@ -30,7 +30,6 @@ _UNDECIDED = frozenset({"ConditionalRequestConflict", "409"})
 _NOT_WRITTEN = CHANGED | _UNDECIDED | {"NoSuchUpload"}
 # S3's own limit for one request.
 _DELETE_AT_ONCE = 1000
-_CHUNK = 1 << 20
 # Objects in parts: S3 takes 10,000 parts, each of 5 GiB at most.
 _LEAST_PART_BYTES, MOST_PART_BYTES, _MOST_PARTS, _PARTS_AT_ONCE = 32 << 20, 5 << 30, 9_000, 4
 _CHECKED = {"ChecksumAlgorithm": "SHA256"}
@@ -65,17 +64,17 @@ class Objects:
 
     def __init__(self, connections: Connections, place: S3Uri) -> None:
         self.place = place
-        self._connections = connections
+        self.connections = connections
 
     @property
     def client(self) -> Any:
         """Return the S3 client."""
-        return self._connections.client("s3")
+        return self.connections.client("s3")
 
     @property
     def clock(self) -> Clock:
         """Return the clock of S3."""
-        return self._connections.clock
+        return self.connections.clock
 
     def ask_time(self) -> None:
         """Ask S3 for any answer, because each says the time."""
@@ -87,11 +86,11 @@ class Objects:
 
     def below(self, *names: str) -> Objects:
         """Return the objects below a folder of this place."""
-        return Objects(self._connections, self.place.below(*names))
+        return Objects(self.connections, self.place.below(*names))
 
     def list(self, prefix: str = "", after: str | None = None) -> Iterator[StoredObject]:
         """Yield objects by name, a thousand a request: those with a prefix, and after a name."""
-        base = f"{self.place.prefix}/" if self.place.prefix else ""
+        base = self.place.beginning
         arguments = {"Bucket": self.place.bucket, "Prefix": base + prefix}
         if after is not None:
             arguments["StartAfter"] = base + after
@@ -137,16 +136,12 @@ class Objects:
         """
 
         def once() -> tuple[str, str | None]:
-            content, left = hashlib.sha256(), most_bytes
             with self.reading(name, **conditions) as answer, path.open("wb") as sink:
-                while left >= 0 and (chunk := answer["Body"].read(_CHUNK)):
-                    left -= len(chunk)
-                    content.update(chunk)
-                    sink.write(chunk)
+                sha256 = copied(answer["Body"], sink, most_bytes)
             # The ETag of an object in parts is longer; where KMS or the customer encrypts, it only looks like an MD5.
             plain = answer.get("ServerSideEncryption", "AES256") == "AES256" and "SSECustomerAlgorithm" not in answer
             etag = answer["ETag"].strip('"')
-            return content.hexdigest(), etag if plain and len(etag) == 32 else None
+            return sha256, etag if plain and len(etag) == 32 else None
 
         return retry(once, _BROKEN_OFF, _DOWNLOADS)
 

@@ -3,44 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 
 from harness import config, extras
 from harness.aws import clients, machines
-from harness.aws.clients import Connections, S3Uri
+from harness.aws.clients import Connections
+from harness.aws.ec2 import account
 from harness.aws.machines import RentalOptions
 from harness.aws.objects import Objects
-from harness.commands import option
+from harness.commands import option, quoted
 from harness.errors import RemoteError, UsageError
-from harness.jobs.inputs import RunOptions
 from harness.jobs.suite import Suite
 from harness.launch.checks import Check, Level
 from harness.pricing import instances, prices
 from harness.pricing.offers import ChosenMachine
-from harness.remote import run as remote_run
 from harness.remote.backend import Backend
 from harness.remote.partition import Market
-from harness.remote.records import Launch, RemoteRun
-from harness.remote.run import ClientContext, RemoteRequest, RunReport
+from harness.remote.records import Launch, RemoteRun, ShippedInput
 
 HOURS_A_MONTH = 730.0
 # A public IPv4 address (aws.amazon.com/vpc/pricing, since 2024-02-01, all regions); in a default VPC each has one.
 ADDRESS_USD_PER_HOUR = 0.005
-
-
-@dataclass(frozen=True, kw_only=True)
-class RentalRequest(RentalOptions):
-    """A suite to run on EC2 or Batch, and the folder in S3 through which machines exchange files."""
-
-    suite: Suite
-    options: RunOptions
-    work: S3Uri
-
-    def remote(self, connections: Connections) -> RemoteRequest:
-        """Return the request without what is AWS's own."""
-        return RemoteRequest(self.suite, self.options, Objects(connections, self.work), self)
 
 
 class RentalBackend(Backend):
@@ -48,12 +32,14 @@ class RentalBackend(Backend):
 
     options = frozenset(RentalOptions.__dataclass_fields__)
 
-    def __init__(self, request: RentalRequest, connections: Connections) -> None:
-        self.request, self._suite, self._work = request, request.suite, request.work
-        self._connections, self._clock = connections, connections.clock
+    def __init__(self, suite: Suite, work: Objects, how: RentalOptions) -> None:
+        """Take a suite, and the folder in S3 through which machines exchange files."""
+        self._suite, self._work, self._how = suite, work.place, how
+        self._connections, self._clock = work.connections, work.clock
+        self._connections.expect_owner(self._work.bucket)
         self._known = instances.read_instances("aws")
-        self.region = request.region or connections.known_region
-        self.owner = clients.owner(connections, config.cache_folder())
+        self.region = self._connections.known_region
+        self.owner = clients.owner(self._connections, config.cache_folder())
 
     @classmethod
     def examine(cls) -> Iterator[Check]:
@@ -74,7 +60,7 @@ class RentalBackend(Backend):
     @property
     def terms(self) -> dict[str, str]:
         """Return the region and the market."""
-        return {"region": self.region, "market": "spot" if self.request.spot else "on-demand"}
+        return {"region": self.region, "market": "spot" if self._how.spot else "on-demand"}
 
     def expect(self, run: RemoteRun) -> None:
         """Refuse to resume a run of another region."""
@@ -89,20 +75,28 @@ class RentalBackend(Backend):
         Raises:
             UsageError: a profile has no machine, or storage has no price.
         """
-        request, snapshot = self.request, prices.snapshot(region=f"aws/{self.region}", term="on-demand")
+        snapshot = prices.snapshot(region=f"aws/{self.region}", term="on-demand")
         disk = prices.storage_price("aws", self.region, snapshot.as_of)
         if disk is None:
             raise UsageError(
                 f"{self.region} has no price of storage; add one ({config.page('docs/reference/prices.md')})"
             )
-        chosen = machines.of_suite(request.suite, snapshot, request)
-        spot = "; spot capacity costs at most that" if request.spot else ""
+        chosen = machines.of_suite(self._suite, snapshot, self._how)
+        spot = "; spot capacity costs at most that" if self._how.spot else ""
         return Market(
             machines=chosen,
-            platforms=machines.platforms_of(request.suite, chosen),
+            platforms=machines.platforms_of(self._suite, chosen),
             usd_per_hour=lambda machine, disk_gib: usd_per_hour(machine, disk_gib, disk.usd_per_gib_month),
             notes=(f"prices: {snapshot}, with disk (gp3) and address{spot}",),
         )
+
+    def begin(self, run: RemoteRun, bundle: ShippedInput) -> None:
+        """Remember the run, the harness that workers fetch, and the account stack."""
+        self._run, self._bundle = run, bundle
+        stack = account.find(self._connections, self._work)
+        if stack is None:
+            raise UsageError(f"the account stack no longer exists; make it with {quoted('ec2 up', self._work)}")
+        self._account = stack
 
     def going_on(self, launches: Sequence[Launch]) -> str:
         """Return a line for a user who stops watching: when all ends by itself, and what ends it now."""
@@ -116,11 +110,3 @@ class RentalBackend(Backend):
 def usd_per_hour(machine: ChosenMachine, disk_gib: int, usd_per_gib_month: float) -> float:
     """Return what an instance costs with its disk and address."""
     return machine.usd_per_hour + disk_gib * usd_per_gib_month / HOURS_A_MONTH + ADDRESS_USD_PER_HOUR
-
-
-def run(
-    request: RentalRequest, connections: Connections, client: ClientContext, backend: type[RentalBackend]
-) -> RunReport | None:
-    """Run what is to do on rented machines; see :func:`harness.remote.run.run`."""
-    connections.expect_owner(request.work.bucket)
-    return remote_run.run(request.remote(connections), client, backend(request, connections))

@@ -15,7 +15,7 @@ from harness.aws.clients import Connections, parse_uri
 from harness.aws.errors import aws_errors
 from harness.aws.objects import Objects
 from harness.errors import HarnessError
-from harness.remote.worker import LOG, Worker, logged_to
+from harness.remote.worker import Worker
 
 ROOT_VARIABLE = "HARNESS_WORKER_ROOT"
 NOT_BEGUN = 2
@@ -36,12 +36,10 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     root = Path(os.environ.get(ROOT_VARIABLE) or _ROOT).absolute()
     try:
-        root.mkdir(parents=True, exist_ok=True)
         connections = Connections()
         work = Objects(connections, parse_uri(arguments[0]))
         worker = Worker(work, worker_id(connections), arguments[1], arguments[2], root)
-        with logged_to(root / LOG):
-            return 0 if worker.live() else 1
+        return 0 if worker.live() else 1
     except HarnessError as error:
         sys.stderr.write(f"harness: {error}\n")
         return NOT_BEGUN

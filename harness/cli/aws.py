@@ -64,10 +64,9 @@ def up(
     costs money.  A second call changes only differences.
     """
     connections, folder = Connections(region), parse_uri(work)
-    region_name = connections.known_region
-    types = _types(suites, instances, region_name)
+    types = _types(suites, instances, connections.known_region)
     owner = clients.owner(connections, config.cache_folder())
-    account.up(connections, folder, region_name, owner, types, subnet=subnet, agent_image=agent_image)
+    account.up(connections, folder, owner, types, subnet=subnet, agent_image=agent_image)
     say(f"next: {command('run', 'SUITE', launcher='ec2', work=folder, subnet=subnet or None, dry_run=True)}")
 
 
@@ -115,7 +114,7 @@ def down(work: str, region: str | None, results_too: bool) -> None:
     """Remove what `harness ec2 up` made.  Refuses while an instance is alive, in any region."""
     connections = Connections(region)
     owner = clients.owner(connections, config.cache_folder())
-    account.down(connections, parse_uri(work), connections.known_region, owner, results_too=results_too)
+    account.down(connections, parse_uri(work), owner, results_too=results_too)
 
 
 @ec2.command()
@@ -262,7 +261,7 @@ def batch_up(suite: Path, options: BatchOptions, subnets: tuple[str, ...]) -> No
     """Deploy SUITE's CloudFormation stack for AWS Batch; a second call changes only differences."""
     connections, requirements = Connections(options.region), _requirements(suite, options)
     connections.expect_owner(options.work.bucket)
-    roles = account.find(connections, options.work, options.region)
+    roles = account.find(connections, options.work)
     if roles is None:
         raise UsageError(
             f"{options.work} has no stack of roles in {options.region}; ask an administrator to run"

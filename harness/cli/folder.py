@@ -88,7 +88,7 @@ def run_in_folder(
         engine = launcher.client if isinstance(launcher, DockerLauncher) else None
         client = ClientContext(
             launcher=launcher,
-            shipper=lambda storage: Shipper(storage, engine, options.cache),
+            shipper=Shipper(work, engine, options.cache),
             agree=lambda _question: None,
             timeouts=Timeouts(poll_s=_POLL_S),
         )

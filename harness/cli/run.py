@@ -424,11 +424,12 @@ def _run_in_cloud(
     suite: Suite, options: RunOptions, request: _RunRequest, backend: type[RentalBackend]
 ) -> RunReport | None:
     """Run a suite on EC2 or Batch."""
-    from harness.aws import rental
     from harness.aws.clients import Connections, parse_uri
+    from harness.aws.objects import Objects
     from harness.launch.docker import DockerLauncher
     from harness.launch.images import platforms
-    from harness.remote.run import ClientContext
+    from harness.remote import run as remote_run
+    from harness.remote.run import ClientContext, RemoteRequest
     from harness.remote.shipment import Shipper
 
     cloud = request.cloud if "most" in backend.options else replace(request.cloud, most=sys.maxsize)
@@ -437,15 +438,15 @@ def _run_in_cloud(
             f"--launcher {request.choice.launcher} needs a place in S3: give --work s3://BUCKET, which"
             " `harness ec2 up s3://BUCKET` makes"
         )
-    rented = rental.RentalRequest(suite=suite, options=options, work=parse_uri(request.work), **vars(cloud))
-    connections = Connections(cloud.region)
+    work = Objects(Connections(cloud.region), parse_uri(request.work))
     with closing(DockerLauncher(options.cache, request.choice.models, platform=platforms.AMD64)) as docker:
+        machines = backend(suite, work, cloud)
         client = ClientContext(
             launcher=docker,
-            shipper=lambda work: Shipper(work, docker.client, options.cache),
+            shipper=Shipper(work, docker.client, options.cache),
             agree=lambda question: agree(request.yes, question),
         )
-        return rental.run(rented, connections, client, backend)
+        return remote_run.run(RemoteRequest(suite, options, work, cloud), client, machines)
 
 
 def _ended(done: RunReport | None) -> tuple[RunSummary | None, Sequence[str]]:

@@ -163,13 +163,14 @@ def commit() -> str | None:
         path = Path(harness.__file__).resolve().parent / COMMIT_FILE
         return (path.read_text(encoding="utf-8").strip() or None) if path.is_file() else None
     try:
-        head = _git(root, "rev-parse", "HEAD").decode().strip()
-        changes = _git(root, "diff", *_PLAIN, "HEAD")
+        head = git(root, "rev-parse", "HEAD").decode().strip()
+        changes = git(root, "diff", *_PLAIN, "HEAD")
     except (OSError, subprocess.CalledProcessError):
         return None
     return f"{head}-dirty-{hashlib.sha256(changes).hexdigest()[:8]}" if changes else head
 
 
-def _git(root: Path, *arguments: str) -> bytes:
+def git(root: Path, *arguments: str) -> bytes:
+    """Return the output of git in a checkout."""
     command = ["git", "-C", str(root), *arguments]
     return subprocess.run(command, capture_output=True, check=True, env=child_process.environment("GIT_*")).stdout

@@ -10,7 +10,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import harness
-from harness import child_process
 from harness.config import data_root
 from harness.containment import inside
 from harness.errors import UsageError
@@ -95,9 +94,7 @@ def _listed(folder: Path) -> set[Path] | None:
     if not (root / ".git").exists() or not folder.is_relative_to(root):
         return None
     # In the checkout itself: a stranger's folder may be a repository, whose configuration names programs that git runs.
-    command = ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--"]
-    command.append(folder.relative_to(root).as_posix())
+    arguments = ("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", str(folder.relative_to(root)))
     with suppress(OSError, subprocess.CalledProcessError):
-        done = subprocess.run(command, capture_output=True, check=True, env=child_process.environment("GIT_*"))
-        return {root / os.fsdecode(name) for name in done.stdout.split(b"\0") if name}
+        return {root / os.fsdecode(name) for name in environment.git(root, *arguments).split(b"\0") if name}
     return None

@@ -43,10 +43,15 @@ def _phase(work: Storage, workers: tuple[str, ...]) -> tuple[str, str]:
     """Return a part's phase, and why it has that."""
     if not workers:
         return WAITING, ""
-    reason = _gone(work, workers[-1])
-    if reason is None:
-        return RUNNING, ""
-    end = fetch(WorkerEnd, work.below(records.worker(workers[-1])), records.END)
+    folder = work.below(records.worker(workers[-1]))
+    if (end := fetch(WorkerEnd, folder, records.END)) is not None:
+        reason = "" if end.ok else str(end.detail)
+    else:
+        beats = [stored.modified.timestamp() for stored in folder.list(records.HEARTBEAT)]
+        silent = work.clock.now - max(beats, default=0.0)
+        if silent <= _MISSED * heartbeat_s():
+            return RUNNING, ""
+        reason = f"no sign of life for {silent / 60:.0f} min"
     may_go_on = (end is None or end.cut_off) and len(workers) < ATTEMPTS
     return WAITING if may_go_on else ENDED, reason
 
@@ -58,14 +63,9 @@ def _claims(work: Storage, run_id: str, part: str) -> tuple[str, ...]:
     return tuple(claim.worker for claim in claims if claim)
 
 
-def _gone(work: Storage, worker: str) -> str | None:
-    """Return how a worker ended (empty: well), or ``None`` while it lives."""
-    folder = work.below(records.worker(worker))
-    if (end := fetch(WorkerEnd, folder, records.END)) is not None:
-        return "" if end.ok else str(end.detail)
-    beats = [stored.modified.timestamp() for stored in folder.list(records.HEARTBEAT)]
-    silent = work.clock.now - max(beats, default=0.0)
-    return f"no sign of life for {silent / 60:.0f} min" if silent > _MISSED * heartbeat_s() else None
+def ran_in(worker: str, task_id: str) -> bool:
+    """Return whether a worker ran in a task of Slurm, whose id begins the worker's."""
+    return worker.startswith(f"{task_id}-")
 
 
 def claim(work: Storage, run_id: str, part: str, found: PartState, worker: str) -> bool:

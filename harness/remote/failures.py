@@ -25,7 +25,7 @@ _ATTEMPTS = 6
 _PAUSE_S = 0.1
 
 _ACCOUNT = re.compile(r"\b\d{12}\b")
-_KEY = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b")
+ACCESS_KEY = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b")
 
 Answer = TypeVar("Answer")
 
@@ -42,7 +42,7 @@ def ignoring(*codes: str) -> Iterator[None]:
 
 def concealed(text: str) -> str:
     """Return a text without account ids and access keys."""
-    return _KEY.sub("<access key>", _ACCOUNT.sub("<account>", text))
+    return ACCESS_KEY.sub("<access key>", _ACCOUNT.sub("<account>", text))
 
 
 def _back_off(failures: int, _error: RemoteError) -> None:

@@ -44,11 +44,9 @@ class FolderBackend(Backend):
 
     def tidy(self) -> None:
         """Delete the records of the run and of its workers; shipped inputs stay for later runs."""
-        parts = [claims.look(self._work, self._run.run_id, part.name) for part in self._run.parts]
-        for folder in (
-            *(records.worker(worker) for part in parts for worker in part.workers),
-            records.run(self._run.run_id),
-        ):
+        run = self._run.run_id
+        workers = [worker for part in self._run.parts for worker in claims.look(self._work, run, part.name).workers]
+        for folder in (*map(records.worker, workers), records.run(run)):
             self._work.remove(folder)
 
     def going_on(self, launches: Sequence[Launch]) -> str:

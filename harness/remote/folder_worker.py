@@ -21,7 +21,7 @@ from harness.remote.folder_backend import BUNDLE
 from harness.remote.records import Launch, RemoteRun, ShippedInput, fetch
 from harness.remote.shared_folder import SharedFolder
 from harness.remote.shipment import Fetcher
-from harness.remote.worker import LOG, Worker, heartbeat_s, logged_to
+from harness.remote.worker import LOG, Worker, heartbeat_s
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ def serve_part(work: SharedFolder, cache: Path, run: str, part: str, idle_s: flo
             if launch.usd is not None or found.phase == ENDED:
                 return not found.reason
             task = _task_id()
-            if task and found.phase == RUNNING and found.workers[-1].startswith(f"{task}-"):
+            if task and found.phase == RUNNING and claims.ran_in(found.workers[-1], task):
                 # Slurm runs a task once at a time.
                 claims.bury(work, found.workers[-1], "Slurm began the task again")
                 continue
@@ -112,7 +112,6 @@ def _do(work: SharedFolder, run: RemoteRun, part: str, found: PartState, cache: 
         return None
     log.info(f"{run.run_id}: part {part}")
     root = cache / "workers" / worker_id
-    root.mkdir(parents=True)
     worker = Worker(
         work,
         worker_id,
@@ -125,9 +124,7 @@ def _do(work: SharedFolder, run: RemoteRun, part: str, found: PartState, cache: 
         earlier=found.workers,
         wanted=partial(claims.holds, work, run.run_id, part, worker_id),
     )
-    with logged_to(root / LOG):
-        done = worker.live()
-    if done:
+    if done := worker.live():
         shutil.rmtree(root, ignore_errors=True)  # all is uploaded
     else:
         log.info(f"{run.run_id}: part {part} is not done; see {root / LOG}")
@@ -143,12 +140,7 @@ def _code(work: SharedFolder, run_id: str, cache: Path) -> Path:
             f"{run.where(BUNDLE)}: does not name the harness to run; repeat the command that began the run"
         )
     target = cache / "bundles" / bundle.sha256
-    if target.is_dir():
-        return target
-    with filesystem.scratch_folder(target.parent, bundle.sha256[:12]) as scratch:
-        unpacked = scratch / "bundle"
-        unpacked.mkdir()
-        Fetcher(work, cache).unpack(bundle, "harness", unpacked)
-        filesystem.remove_tree(target)
-        unpacked.rename(target)
+    if not target.is_dir():
+        with filesystem.fresh_folder(target) as unpacked:
+            Fetcher(work, cache).unpack(bundle, "harness", unpacked)
     return target

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections import defaultdict
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -78,7 +79,7 @@ class Journal:
         self.run = run
         self.objects = work.below(records.run(run.run_id))
         self.launches: dict[str, Launch] = {}
-        self.workers: dict[str, WorkerRecords] = {}
+        self.workers: dict[str, WorkerRecords] = defaultdict(WorkerRecords)
         self._work = work
         self._read: dict[str, str] = {}
 
@@ -101,11 +102,10 @@ class Journal:
             RemoteError: the storage refuses or is not reached.
         """
         with ThreadPoolExecutor(_READERS) as pool:
-            for worker_id, written in pool.map(self._read_worker, dict.fromkeys(worker_ids)):
-                self.workers[worker_id] = written
+            list(pool.map(self._read_worker, dict.fromkeys(worker_ids)))
 
-    def _read_worker(self, worker_id: str) -> tuple[str, WorkerRecords]:
-        folder, written = self._work.below(records.worker(worker_id)), self.workers.get(worker_id, WorkerRecords())
+    def _read_worker(self, worker_id: str) -> None:
+        folder, written = self._work.below(records.worker(worker_id)), self.workers[worker_id]
         for stored in islice(folder.list(), _MOST_OBJECTS):
             kind, _, name = stored.name.rpartition("/")
             if stored.name == records.HEARTBEAT:
@@ -117,7 +117,6 @@ class Journal:
                 written.jobs.add(name.rpartition(".")[0])
             elif kind == records.INDEXES and name.endswith(".json"):
                 written.indexes.add(name.partition(".")[0])
-        return worker_id, written
 
     def _changed(self, kind: type[T], folder: Storage, stored: StoredObject) -> T | None:
         """Read a new or changed record; ignore a foreign one."""

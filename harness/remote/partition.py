@@ -123,11 +123,11 @@ class Market:
 class Grouping:
     """Machines, estimates and sizes by which jobs are grouped into parts.
 
-    ``machines`` by profile; ``missing``: indexes to build, by key; ``build_machine``: where the suite gives builds a
+    ``missing``: indexes to build, by key; ``build_machine``: where the suite gives builds a
     profile of their own.  Bytes of images by system, of corpora by dataset, of indexes by key, as far as known.
     """
 
-    machines: Mapping[str, ChosenMachine]
+    market: Market
     job_estimate: Callable[[Planned], DurationEstimate]
     build_estimate: Callable[[IndexBuild], DurationEstimate]
     missing: Mapping[str, IndexBuild] = field(default_factory=dict)
@@ -136,7 +136,6 @@ class Grouping:
     image_bytes: Mapping[str, int] = field(default_factory=dict)
     corpus_bytes: Mapping[str, int] = field(default_factory=dict)
     index_bytes: Mapping[str, int] = field(default_factory=dict)
-    usd_per_hour: Callable[[ChosenMachine, int], float] = Market.usd_per_hour
 
     def joined(self, key: str) -> tuple[str, ...]:
         """Return the keys of the indexes that an index needs: of its components, if it is missing, and its own."""
@@ -164,7 +163,7 @@ def parts(
         keys = dict.fromkeys(key for job in jobs for key in how.joined(job.spec.index_key))
         builds = [unbuilt.pop(key) for key in keys if key in unbuilt]
         gpus = max(job.spec.envelope.gpus for job in jobs)
-        made.append(_planned_part(how.machines.get(jobs[0].cell.profile), jobs, builds, how, gpus))
+        made.append(_planned_part(how.market.machines.get(jobs[0].cell.profile), jobs, builds, how, gpus))
     return tuple(replace(part, name=f"{number:03}") for number, part in enumerate(made, 1))
 
 
@@ -187,7 +186,7 @@ def _planned_part(
     return PlannedPart(
         name="",
         instance_type=machine.name if machine else "",
-        usd_per_hour=how.usd_per_hour(machine, disk_gib) if machine else 0.0,
+        usd_per_hour=how.market.usd_per_hour(machine, disk_gib) if machine else 0.0,
         disk_gib=disk_gib,
         jobs=tuple(PartJob(job.cell, job.spec.job, job.spec.repetition, job_key(job.spec)) for job in jobs),
         builds=tuple(builds),
@@ -231,7 +230,7 @@ def grouping(
     builds = index_builds(inputs, launcher, todo)
     corpora = {name: dataset.corpus for name, dataset in inputs.datasets.items()}
     return Grouping(
-        machines=market.machines,
+        market=market,
         job_estimate=lambda job: times.job(job.spec),
         build_estimate=lambda build: times.build(
             build.name, build.dataset, 0 if build.components else corpora[build.dataset].size
@@ -242,7 +241,6 @@ def grouping(
         image_bytes=_image_bytes(inputs, images),
         corpus_bytes={name: _folder_bytes(corpus.folder) for name, corpus in corpora.items()},
         index_bytes={key: index.facts.index_bytes for key, index in local.items()},
-        usd_per_hour=market.usd_per_hour,
     )
 
 

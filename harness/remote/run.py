@@ -32,7 +32,7 @@ from harness.remote.storage import Storage
 from harness.remote.watch import RunWatch, Timeouts
 from harness.results import pin_lock
 from harness.results.reader import read_jobs, stored_jobs
-from harness.results.schema import Result
+from harness.results.schema import Cell, Result
 from harness.results.store import Store
 
 log = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class ClientContext:
     """The user's side: what makes images, ships, shows and asks; and how patient it is (for tests)."""
 
     launcher: Launcher
-    shipper: Callable[[Storage], Shipper]
+    shipper: Shipper
     agree: Callable[[str], None]
     timeouts: Timeouts = field(default_factory=Timeouts)
 
@@ -106,7 +106,7 @@ class SuiteRun:
     def __init__(self, request: RemoteRequest, client: ClientContext, backend: Backend) -> None:
         self.request, self.client = request, client
         self.backend, self.work = backend, request.work
-        self.shipper = client.shipper(request.work)
+        self.shipper = client.shipper
         types = self._instance_types()
         options = replace(request.options, instance_types=types, platforms=backend.market.platforms)
         self.inputs = preflight.gather_elsewhere(request.suite, options)
@@ -154,10 +154,13 @@ class SuiteRun:
         lacking = preflight.lacking_images(self.inputs.images(todo), self.request.options, self.client.launcher)
         self.complaints += [str(error) for error in lacking.values()]
         without = {cell for cell in todo if not lacking.keys().isdisjoint(self.inputs.images([cell]))}
-        cells = [cell for cell in self.inputs.cells if cell not in without]
-        if not cells:
-            raise MissingWeights("; ".join(self.complaints))
-        self.inputs = replace(self.inputs, cells=cells)
+        self._go_on_with((cell for cell in self.inputs.cells if cell not in without), MissingWeights)
+
+    def _go_on_with(self, cells: Iterable[Cell], error: type[HarnessError]) -> None:
+        """Leave out the other cells; raise an error of this kind if none is left."""
+        self.inputs = replace(self.inputs, cells=list(cells))
+        if not self.inputs.cells:
+            raise error("; ".join(self.complaints))
 
     def open_run(self) -> RemoteRun | None:
         """Return the run that this very command began and did not bring to its end."""
@@ -280,10 +283,8 @@ class SuiteRun:
             ImageError: none could be made.
         """
         images = self.images()
-        cells = [cell for cell in self.inputs.cells if all(name in images for name in self.inputs.images([cell]))]
-        if not cells:
-            raise ImageError("; ".join(self.complaints))
-        self.inputs = replace(self.inputs, cells=cells)
+        cells = (cell for cell in self.inputs.cells if self.inputs.images([cell]).keys() <= images.keys())
+        self._go_on_with(cells, ImageError)
         after = self.draft(images, None)
         new, old = self._quote(after), self._quote(draft)
         if max(new.expected_usd - old.expected_usd, new.worst_usd - old.worst_usd) > _CENT / 2:

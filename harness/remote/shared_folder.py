@@ -23,9 +23,8 @@ from harness import filesystem
 from harness.containment import inside
 from harness.errors import FileError, RemoteError, UsageError
 from harness.remote.failures import NO_STORAGE
-from harness.remote.storage import Clock, ObjectState, StoredObject
+from harness.remote.storage import Clock, ObjectState, StoredObject, copied
 
-_CHUNK = 1 << 20
 # Names of files that are being written; no object begins so.
 _PARTIAL = ".partial-"
 _CODES = {
@@ -98,7 +97,7 @@ class SharedFolder:
             if file is None:
                 return None
             with path.open("wb") as sink:
-                return _copied(file, sink, most_bytes)
+                return copied(file, sink, most_bytes)
 
     def put(self, name: str, content: bytes) -> None:
         """Write a file, over an existing one."""
@@ -197,7 +196,7 @@ class SharedFolder:
     def _write_new(self, name: str, source: BinaryIO) -> bool:
         """Copy a source into a file unless the name exists; of several writers one wins."""
         with self._written(name) as (partial, sink):
-            _copied(source, sink)
+            copied(source, sink)
             self._sync(sink)
             try:
                 os.link(partial, self._path(name))
@@ -241,13 +240,3 @@ def open_folder(path: Path) -> SharedFolder:
 def _stored(name: str, status: os.stat_result) -> StoredObject:
     etag = f"{status.st_ino}-{status.st_mtime_ns}-{status.st_size}"
     return StoredObject(name, status.st_size, etag, datetime.fromtimestamp(status.st_mtime, UTC))
-
-
-def _copied(source: BinaryIO, sink: BinaryIO, most_bytes: int | None = None) -> str:
-    """Copy at most one chunk more than ``most_bytes``; return the SHA-256 of what was copied."""
-    content, left = hashlib.sha256(), most_bytes
-    while (left is None or left >= 0) and (chunk := source.read(_CHUNK)):
-        left = None if left is None else left - len(chunk)
-        content.update(chunk)
-        sink.write(chunk)
-    return content.hexdigest()

@@ -328,8 +328,7 @@ class Fetcher:
         """Unpack and verify an index, unless the cache has it."""
         if indexes.find(self._cache, key):
             return
-        cached = indexes.folder(self._cache, key)
-        with filesystem.scratch_folder(cached.parent, cached.name) as fresh:
+        with filesystem.fresh_folder(indexes.folder(self._cache, key)) as fresh:
             self.unpack(
                 shipped, f"the index {key}", fresh, lambda name: name == FACTS or name.split("/")[0] == INDEX_DATA
             )
@@ -342,8 +341,6 @@ class Fetcher:
                     f"{place}: holds another index than its {FACTS} says; delete it, run again", "BadInput"
                 )
             fresh.chmod(0o755)
-            filesystem.remove_tree(cached)  # damaged
-            fresh.rename(cached)
 
     def unpack(
         self, shipped: ShippedInput, what: str, folder: Path, allowed: Callable[[str], bool] | None = None

@@ -69,11 +69,6 @@ class Submission:
     version: int = records.VERSION
 
 
-def _is_of(worker: str, task_id: str) -> bool:
-    """Return whether a worker ran in a task."""
-    return worker.startswith(f"{task_id}-")
-
-
 class SlurmBackend(FolderBackend):
     """The tasks of one user in Slurm, for one command; ``launcher`` is the one with which they measure."""
 
@@ -116,7 +111,7 @@ class SlurmBackend(FolderBackend):
         """Write the scripts that would be submitted, and have Slurm check them; return lines for the quote."""
         self.scripts, here = [], slurm_queue.is_here()
         kinds = slurm_queue.nodes(self._options.partition) if here or not self._dry_run else []
-        groups = self._groups(parts, self._builders(parts))
+        groups = self._groups(parts, parts)
         for (shape, after), members in groups:
             script = self._script(f"harness-{self._suite.name}", self._suite.name, shape, kinds, members)
             if here:
@@ -134,18 +129,15 @@ class SlurmBackend(FolderBackend):
         line = f"{counted(len(groups), 'job array')} of Slurm with {counted(len(parts), 'task')}, partition {where}"
         return [line] if here else [line, "cannot find sbatch here, so Slurm did not check the scripts"]
 
-    def _builders(self, parts: Sequence[PlannedPart]) -> dict[str, Names]:
-        """Return for each part the parts that build its indexes."""
-        made_by = {build.key: part.name for part in parts for build in part.builds}
-        return {part.name: tuple(sorted({made_by[key] for key in part.needs if key in made_by})) for part in parts}
-
     def _groups(
-        self, parts: Sequence[PlannedPart], after: Mapping[str, Names]
+        self, parts: Sequence[PlannedPart], builders: Sequence[PlannedPart]
     ) -> list[tuple[ArrayKey, list[PlannedPart]]]:
-        """Return an array for each shape and each set of parts to wait for; an array comes after the parts it needs."""
+        """Return an array for each shape and each set of builders to wait for; an array comes after those it needs."""
+        made_by = {build.key: part.name for part in builders for build in part.builds}
         groups: dict[ArrayKey, list[PlannedPart]] = defaultdict(list)
         for part in parts:
-            groups[self._shape(part), after[part.name]].append(part)
+            after = tuple(sorted({made_by[key] for key in part.needs if key in made_by}))
+            groups[self._shape(part), after].append(part)
         whole = [
             (key, members[start : start + _MOST_TASKS])
             for key, members in groups.items()
@@ -254,7 +246,7 @@ class SlurmBackend(FolderBackend):
         """Write the end of a worker whose task does not run, unless it wrote that itself; return whether."""
         # A task that waits again was requeued.
         dead = task if state.phase == RUNNING and task and task.phase != RUNNING else None
-        if dead is None or not _is_of(state.workers[-1], dead.task_id):
+        if dead is None or not claims.ran_in(state.workers[-1], dead.task_id):
             return False
         claims.bury(self._work, state.workers[-1], dead.words if dead.phase == ENDED else "Slurm requeued the task")
         return True
@@ -265,13 +257,13 @@ class SlurmBackend(FolderBackend):
             # Slurm says of no signal why it came.
             return replace(found, reason=_SIGNALLED) if task and found.reason == STOPPED else found
         if found.phase == RUNNING:
-            return replace(found, place=task.node) if _is_of(found.workers[-1], task.task_id) else found
+            return replace(found, place=task.node) if claims.ran_in(found.workers[-1], task.task_id) else found
         if task.phase != ENDED:
             return replace(found, words=task.words, reason="")
         words = task.words
         if task.cancelled and name in self._alive:
             return replace(found, phase=ENDED, words="cancelled", reason=words)
-        if task.state == "FAILED" and not any(_is_of(worker, task.task_id) for worker in found.workers):
+        if task.state == "FAILED" and not any(claims.ran_in(worker, task.task_id) for worker in found.workers):
             return replace(found, phase=ENDED, words="failed", reason=f"{words}: {self._last_line(task)}")
         if self._tries[name] >= claims.ATTEMPTS:
             return replace(found, phase=ENDED, words="ended", reason=f"submitted {self._tries[name]} times; {words}")
@@ -292,7 +284,7 @@ class SlurmBackend(FolderBackend):
             return
         kinds = slurm_queue.nodes(self._options.partition)
         folder = self._work.below(records.run(self._run.run_id))
-        for (shape, after), members in self._groups(parts, self._builders(self._run.parts)):
+        for (shape, after), members in self._groups(parts, self._run.parts):
             number = max(self._made, default=0) + 1
             # A builder whose task has ended is not waited for.
             waits = tuple(task.task_id for name in after if (task := self._tasks.get(name)) and task.phase != ENDED)

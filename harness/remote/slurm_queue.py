@@ -41,7 +41,7 @@ _ENDS = {
 }
 _WAITS = {"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD", "CONFIGURING"}
 # So Slurm shows all tasks of an array that were cancelled before they began.
-_REST = ["N/A", "CANCELLED"]
+_REST = ("N/A", "CANCELLED")
 # So Slurm says that the tasks which a task waits for did not succeed.
 _NEVER = "DependencyNeverSatisfied"
 
@@ -144,10 +144,8 @@ def queued(names: Collection[str]) -> list[ArrayTask]:
 
 def parse_queue(text: str) -> Iterator[ArrayTask]:
     """Yield the tasks of squeue's output; index 0 means all tasks that were cancelled before they began."""
-    for line in text.splitlines():
-        fields = line.strip().split("|", 5)
-        if len(fields) == 6 and fields[0].isdecimal() and (fields[1].isdecimal() or fields[1:3] == _REST):
-            job, index, state, node, name, reason = map(_plain, fields)
+    for job, index, state, node, name, reason in _rows(text, 6):
+        if job.isdecimal() and (index.isdecimal() or (index, state) == _REST):
             number = 0 if index == "N/A" else int(index)
             yield ArrayTask(job, number, name, _state(state), node, "" if reason == "None" else reason)
 
@@ -163,11 +161,8 @@ def accounted(jobs: Iterable[str]) -> list[ArrayTask]:
 
 def parse_accounts(text: str) -> Iterator[ArrayTask]:
     """Yield the tasks of sacct's output; leave out tasks that Slurm has not divided yet."""
-    for line in text.splitlines():
-        fields = line.strip().split("|", 3)
-        place = re.fullmatch(r"(\d+)_(\d+)", fields[0])
-        if len(fields) == 4 and place:
-            state, node, name = map(_plain, fields[1:])
+    for task, state, node, name in _rows(text, 4):
+        if place := re.fullmatch(r"(\d+)_(\d+)", task):
             yield ArrayTask(place[1], int(place[2]), name, _state(state), node)
 
 
@@ -188,16 +183,12 @@ def _all_nodes() -> list[NodeKind]:
 
 def parse_nodes(text: str) -> Iterator[NodeKind]:
     """Yield the kinds of nodes of sinfo's output."""
-    for line in text.splitlines():
-        fields = [_plain(field) for field in line.strip().split("|")]
-        if len(fields) != 4:
-            continue
-        shown = re.fullmatch(r"(\d+)\+?:(\d+)\+?:\d+\+?", fields[3])
-        sizes = [field.removesuffix("+") for field in fields[1:3]]
+    for name, cpus, memory_mib, layout in _rows(text, 4):
+        shown = re.fullmatch(r"(\d+)\+?:(\d+)\+?:\d+\+?", layout)
+        sizes = [size.removesuffix("+") for size in (cpus, memory_mib)]
         if all(size.isdecimal() for size in sizes):
             # A site may count a core with two threads as one CPU or as two.
             cores = int(shown[1]) * int(shown[2]) if shown else int(sizes[0])
-            name = fields[0]
             yield NodeKind(name.removesuffix("*"), cores, int(sizes[1]), name.endswith("*"))
 
 
@@ -222,5 +213,9 @@ def _state(text: str) -> str:
     return re.split(r"[ +,]", text, maxsplit=1)[0].upper()
 
 
-def _plain(text: str) -> str:
-    return one_line(text.strip(), _MOST_CHARACTERS)
+def _rows(text: str, count: int) -> Iterator[list[str]]:
+    """Yield the fields of each line that has so many, between bars."""
+    for line in text.splitlines():
+        fields = [one_line(field.strip(), _MOST_CHARACTERS) for field in line.strip().split("|", count - 1)]
+        if len(fields) == count:
+            yield fields

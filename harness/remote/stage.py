@@ -187,14 +187,10 @@ def _stage_dataset(dataset: Dataset, target: Path, cache: Path) -> None:
     with suppress(FileError):
         if target.is_dir() and _content(datasets.load(target, cache)) == _content(dataset):
             return
-    filesystem.remove_tree(target)
-    partial = filesystem.staging_path(target)
-    for name, content in native.copy_files(dataset):
-        (partial / name).parent.mkdir(parents=True, exist_ok=True)
-        _put(content, partial / name)
-    if dataset.positions:
-        (partial / POSITIONS).write_bytes(dataset.positions)
-    partial.rename(target)
+    with filesystem.fresh_folder(target) as fresh:
+        _put(native.copy_files(dataset), fresh)
+        if dataset.positions:
+            (fresh / POSITIONS).write_bytes(dataset.positions)
     if _content(datasets.load(target, cache)) != _content(dataset):
         raise FileError(f"{target}: differs from the dataset {dataset.name}; see that nothing writes there")
 
@@ -247,17 +243,13 @@ def _stage_index(key: str, own: Path, cache: Path, until: float) -> None:
     index: Index | None = indexes.find(own, key)
     if index is None or indexes.find(cache, key):
         return
-    target = indexes.folder(cache, key)
     with index.in_use():
         if not index.unchanged(until):
             log.info(f"  the index {key} has changed since it was built; it is left out")
             return
-        partial = filesystem.staging_path(target)
-        partial.mkdir(parents=True)
-        filesystem.link_tree(index.folder, partial / INDEX_DATA, copies=True)
-        shutil.copyfile(index.folder.parent / FACTS, partial / FACTS)
-    filesystem.remove_tree(target)
-    partial.rename(target)
+        with filesystem.fresh_folder(indexes.folder(cache, key)) as fresh:
+            filesystem.link_tree(index.folder, fresh / INDEX_DATA, copies=True)
+            shutil.copyfile(index.folder.parent / FACTS, fresh / FACTS)
 
 
 def _stage_python(target: Path) -> None:
@@ -275,20 +267,15 @@ def _stage_python(target: Path) -> None:
     if place.is_file() and place.read_text(encoding="ascii").strip() == state:
         return
     log.info("installing harness and its packages")
-    partial = filesystem.staging_path(target)
-    for name, content in entries:
-        (partial / name).parent.mkdir(parents=True, exist_ok=True)
-        _put(content, partial / name)
     # Wheels alone: the code of a source package would run here.
     options = ["--quiet", "--no-deps", "--require-hashes", "--only-binary=:all:", "--no-compile"]
-    packages, requirements = partial / _PACKAGES, partial / LOCK
-    requirements.write_text(lock(whole=True), encoding="utf-8")
-    if failure := run_pip("install", *options, "--target", str(packages), "-r", str(requirements)):
-        filesystem.remove_tree(partial)
-        raise ImageError(f"harness's packages could not be installed: {failure}; see that pip reaches its index")
-    (partial / _STATE).write_text(f"{state}\n", encoding="ascii")
-    filesystem.remove_tree(target)
-    partial.rename(target)
+    with filesystem.fresh_folder(target) as fresh:
+        _put(entries, fresh)
+        packages, requirements = fresh / _PACKAGES, fresh / LOCK
+        requirements.write_text(lock(whole=True), encoding="utf-8")
+        if failure := run_pip("install", *options, "--target", str(packages), "-r", str(requirements)):
+            raise ImageError(f"harness's packages could not be installed: {failure}; see that pip reaches its index")
+        (fresh / _STATE).write_text(f"{state}\n", encoding="ascii")
 
 
 def _suite_text(suite: Suite, file: Path, inputs: Inputs) -> str:
@@ -344,11 +331,14 @@ def _write(path: Path, text: str, *, executable: bool = False) -> None:
         partial.chmod(0o755 if executable else 0o644)
 
 
-def _put(content: Path | bytes, target: Path) -> None:
-    if isinstance(content, bytes):
-        target.write_bytes(content)
-    else:
-        shutil.copyfile(content, target)
+def _put(entries: Iterable[tuple[str, Path | bytes]], folder: Path) -> None:
+    """Write files below a folder, by their names in it."""
+    for name, content in entries:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(content, bytes):
+            (folder / name).write_bytes(content)
+        else:
+            shutil.copyfile(content, folder / name)
 
 
 def _bytes(content: Path | bytes) -> bytes:

@@ -6,10 +6,13 @@ S3 (:mod:`harness.aws.objects`) and a shared folder (:mod:`harness.remote.shared
 from __future__ import annotations
 
 import datetime
+import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Protocol
+
+_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,16 @@ class ObjectState:
     size_bytes: int
     checksum: str
     age: datetime.timedelta
+
+
+def copied(source: IO[bytes], sink: IO[bytes], most_bytes: int | None = None) -> str:
+    """Copy at most one chunk more than ``most_bytes``; return the SHA-256 of what was copied."""
+    content, left = hashlib.sha256(), most_bytes
+    while (left is None or left >= 0) and (chunk := source.read(_CHUNK)):
+        left = None if left is None else left - len(chunk)
+        content.update(chunk)
+        sink.write(chunk)
+    return content.hexdigest()
 
 
 @dataclass

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
@@ -105,8 +105,8 @@ class RunWatch:
     def _close(self, launch: Launch) -> None:
         """Note a launch that another command settled."""
         self._over.add(launch.name)
-        if count := len(self.local_results.left(self._parts[launch.name])):
-            self._give_up(f"{launch.name}: {counted(count, 'job')} left undone before")
+        if left := self.local_results.left(self._parts[launch.name]):
+            self._give_up(launch.name, left, " before")
 
     def _wait(self) -> None:
         self.timeouts.sleep(self.timeouts.poll_s)
@@ -139,7 +139,7 @@ class RunWatch:
 
     def _last(self, state: PartState) -> WorkerRecords:
         """Return the records of the last worker of a part that wrote any."""
-        workers = (self.journal.workers.get(worker_id, WorkerRecords()) for worker_id in reversed(state.workers))
+        workers = (self.journal.workers[worker_id] for worker_id in reversed(state.workers))
         return next((written for written in workers if written.heartbeat or written.end), WorkerRecords())
 
     def _arrivals(self, parts: list[PlannedPart]) -> None:
@@ -149,7 +149,7 @@ class RunWatch:
             builds = {build.key for build in part.builds} - self._indexes - self._damaged.keys()
             jobs = {job.key: job for job in part.jobs if job.key not in self.local_results.keys | self._damaged.keys()}
             for worker_id in self._states[part.name].workers:
-                written = self.journal.workers.get(worker_id, WorkerRecords())
+                written = self.journal.workers[worker_id]
                 for key in builds & written.indexes:
                     self._adopt(worker_id, key, part.disk_gib << 30)
                 wanted |= {key: (jobs[key], worker_id) for key in jobs.keys() & written.jobs}
@@ -265,9 +265,10 @@ class RunWatch:
                 when = last.heartbeat_at or self.work.clock.now
                 self.local_results.interrupt(job, f"interrupted: {reason}", when, state.machine)
         begun = f"begun {state.attempts} times; " if state.attempts > 1 else ""
-        self._give_up(f"{_part_name(part, state)}: {counted(len(missing), 'job')} left undone: {begun}{why}")
+        self._give_up(_part_name(part, state), missing, f": {begun}{why}")
 
-    def _give_up(self, line: str) -> None:
+    def _give_up(self, name: str, left: Sequence[PartJob], why: str) -> None:
+        line = f"{name}: {counted(len(left), 'job')} left undone{why}"
         self.given_up.append(f"{line}; the same command plans them again")
         log.info(line)
 
@@ -293,8 +294,8 @@ class RunWatch:
         left = self.local_results.left(part)
         if launch is None:
             if not self.launched:  # nothing is promised that could come back
-                reason = f"what is left of --max-usd, US$ {max(left_usd or 0.0, 0.0):.2f}, is not enough"
-                self._give_up(f"{part.name}: {counted(len(left), 'job')} left undone: {reason}")
+                money = f"US$ {max(left_usd or 0.0, 0.0):.2f}"
+                self._give_up(part.name, left, f": what is left of --max-usd, {money}, is not enough")
                 self._over.add(part.name)
             return
         self.put_part(part, left)
@@ -312,7 +313,7 @@ class RunWatch:
         except LaunchRefused as error:
             self.journal.drop_launch(launch.name)
             self._over.add(launch.name)
-            self._give_up(f"{part.name}: {counted(len(self.local_results.left(part)), 'job')} left undone: {error}")
+            self._give_up(part.name, self.local_results.left(part), f": {error}")
 
     def _ready(self, part: PlannedPart) -> bool:
         """Return whether each needed index is in the storage, or its builder has ended without it."""

@@ -93,7 +93,7 @@ class WorkerStatus:
 
 
 @contextlib.contextmanager
-def logged_to(path: Path) -> Iterator[None]:
+def _logged_to(path: Path) -> Iterator[None]:
     """Write the messages of harness to the worker's log."""
     logger, handler = logging.getLogger("harness"), logging.FileHandler(path, encoding="utf-8", errors="replace")
     handler.setFormatter(logging.Formatter("worker: %(message)s"))
@@ -146,29 +146,31 @@ class Worker:
         self._stop = threading.Event()
 
     def live(self) -> bool:
-        """Do the part, report every failure, return whether all is done."""
+        """Do the part, with a log in the root folder; report every failure, return whether all is done."""
+        self._root.mkdir(parents=True, exist_ok=True)
         self._status_file.unlink(missing_ok=True)
         detail, stopped = "the worker was ended", False
         heartbeats = threading.Thread(target=self._send_heartbeats, name="heartbeats", daemon=True)
-        try:
-            heartbeats.start()
-            detail = self._do()
-        except HarnessError as error:
-            detail = str(error)
-        except KeyboardInterrupt:
-            detail, stopped = STOPPED, True
-        except Exception as error:
-            detail = f"the worker failed: {type(error).__name__}: {error}"
-            raise
-        finally:
-            self._stop.set()
-            if heartbeats.is_alive():
-                heartbeats.join()
-            self._write_heartbeat()  # the state at the end
-            if detail and self._heartbeat.notice:
-                detail = f"{detail}; EC2 announced: {self._heartbeat.notice}"
-            log.info(f"end: {detail or 'all is done'}")
-            self._end(detail, cut_off=stopped or self._heartbeat.notice is not None or _ENGINE_LOST in detail)
+        with _logged_to(self._log_file):
+            try:
+                heartbeats.start()
+                detail = self._do()
+            except HarnessError as error:
+                detail = str(error)
+            except KeyboardInterrupt:
+                detail, stopped = STOPPED, True
+            except Exception as error:
+                detail = f"the worker failed: {type(error).__name__}: {error}"
+                raise
+            finally:
+                self._stop.set()
+                if heartbeats.is_alive():
+                    heartbeats.join()
+                self._write_heartbeat()  # the state at the end
+                if detail and self._heartbeat.notice:
+                    detail = f"{detail}; EC2 announced: {self._heartbeat.notice}"
+                log.info(f"end: {detail or 'all is done'}")
+                self._end(detail, cut_off=stopped or self._heartbeat.notice is not None or _ENGINE_LOST in detail)
         return not detail
 
     def _do(self) -> str:

@@ -17,7 +17,7 @@ from harness.jobs.inputs import IndexBuild
 from harness.pricing import instances
 from harness.pricing.offers import ChosenMachine
 from harness.remote import partition
-from harness.remote.partition import Grouping, committed_usd, plan_launch
+from harness.remote.partition import Grouping, Market, committed_usd, plan_launch
 from harness.remote.records import Launch, PlannedPart
 from tests.support import sample_records
 from tests.support.job_fixtures import planned
@@ -30,7 +30,7 @@ MACHINES = {"small": LARGE, "big": XLARGE}
 
 def hours(seconds: dict[str, float]) -> Grouping:
     return Grouping(
-        MACHINES,
+        Market(MACHINES),
         lambda job: DurationEstimate(seconds.get(job.cell.system, 60.0), 7200, True),
         lambda _build: DurationEstimate(600, 7200, False),
     )

@@ -13,18 +13,20 @@ from typing import Any
 from harness.aws import clients, cloudformation
 from harness.aws.batch import suite_stack
 from harness.aws.batch.suite_stack import LEAST_TIMEOUT_S, BatchOptions
-from harness.aws.clients import Connections
-from harness.aws.ec2 import account, instances
+from harness.aws.ec2 import instances
 from harness.aws.errors import aws_errors
-from harness.aws.rental import RentalBackend, RentalRequest
+from harness.aws.machines import RentalOptions
+from harness.aws.objects import Objects
+from harness.aws.rental import RentalBackend
 from harness.commands import quoted
 from harness.errors import UsageError, counted
 from harness.jobs.plan import Planned
+from harness.jobs.suite import Suite
 from harness.remote import partition
 from harness.remote.backend import ENDED, RUNNING, UNKNOWN, WAITING, PartState
 from harness.remote.failures import concealed
 from harness.remote.partition import Grouping
-from harness.remote.records import Launch, PlannedPart, RemoteRun, ShippedInput
+from harness.remote.records import Launch, PlannedPart
 
 log = logging.getLogger(__name__)
 
@@ -58,9 +60,8 @@ class BatchBackend(RentalBackend):
     options = RentalBackend.options - {"most", "spot", "subnet"}
     attempts = suite_stack.ATTEMPTS
 
-    def __init__(self, request: RentalRequest, connections: Connections) -> None:
-        super().__init__(request, connections)
-        self._role = ""  # begins the worker id of each attempt
+    def __init__(self, suite: Suite, work: Objects, how: RentalOptions) -> None:
+        super().__init__(suite, work, how)
         self._jobs: dict[str, _LaunchedJob] = defaultdict(_LaunchedJob)
         self.ending = quoted("batch cancel", self._suite.name, region=self.region)
 
@@ -111,14 +112,6 @@ class BatchBackend(RentalBackend):
             return None
         words = (state.lower(), status.lower(), concealed(environment.get("statusReason") or ""))
         return f"environment {name} is {', '.join(filter(None, words))}"
-
-    def begin(self, run: RemoteRun, bundle: ShippedInput) -> None:
-        """Remember the run, and the harness that agents fetch."""
-        self._run, self._bundle = run, bundle
-        account_stack = account.find(self._connections, self._work, self.region)
-        if account_stack is None:
-            raise UsageError(f"the account stack no longer exists; make it with {quoted('ec2 up', self._work)}")
-        self._role = account_stack.worker_role_id
 
     def launch(self, launch: Launch, part: PlannedPart, note: Callable[[Launch], None]) -> None:
         """Submit a part's job, unless an earlier one may show up."""
@@ -199,7 +192,7 @@ class BatchBackend(RentalBackend):
         containers = (*(attempt.get("container", {}) for attempt in attempts), container)
         tasks = [each.get("taskArn") for each in containers]
         # An ECS task's id is the name of its role's session.
-        workers = dict.fromkeys(f"{self._role}:{task.rpartition('/')[2]}" for task in tasks if task)
+        workers = dict.fromkeys(f"{self._account.worker_role_id}:{task.rpartition('/')[2]}" for task in tasks if task)
         reasons = [shown.get("statusReason"), container.get("reason")]
         if container.get("exitCode"):
             reasons.append(f"exit code {container['exitCode']}")

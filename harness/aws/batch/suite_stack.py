@@ -174,7 +174,7 @@ def up(
     """Deploy the stack and wait; refuse to change machines under unfinished jobs."""
     name, text = stack_name(wanted.suite), template(wanted)
     deployed = cloudformation.find(connections, name)
-    places = instances.subnets(connections, wanted.options.region, subnets)
+    places = instances.subnets(connections, subnets)
     if any(subnet.vpc != account.vpc for subnet in places):
         raise UsageError(f"name --subnet of {account.vpc}, the VPC of `harness ec2 up`, with a way to the internet")
     parameters = {

@@ -52,20 +52,20 @@ def stack_name(work: S3Uri, region: str) -> str:
     return f"ir-harness-{hashlib.sha256(f'{work} {region}'.encode()).hexdigest()[:8]}"
 
 
-def find(connections: Connections, work: S3Uri, region: str) -> Account | None:
+def find(connections: Connections, work: S3Uri) -> Account | None:
     """Return the account stack's outputs; ``None``: it, or some, are missing."""
-    stack = cloudformation.find(_at(connections, region), stack_name(work, region))
+    stack = cloudformation.find(connections, stack_name(work, connections.known_region))
     outputs = {output_field.name: output_field.name.title().replace("_", "") for output_field in fields(Account)}
     if stack is None or not stack.outputs.keys() >= set(outputs.values()):
         return None
     return Account(**{name: stack.outputs[output] for name, output in outputs.items()})
 
 
-def check_reaper(connections: Connections, region: str, account: Account) -> None:
+def check_reaper(connections: Connections, account: Account) -> None:
     """Refuse to launch where AWS would not end late workers."""
     rule, state = account.reaper_rule, "missing"
     with ignoring("ResourceNotFoundException"), aws_errors(f"looking at the rule {rule}"):
-        state = connections.client("events", region).describe_rule(Name=rule)["State"].lower()
+        state = connections.client("events").describe_rule(Name=rule)["State"].lower()
     if state != "enabled":
         raise UsageError(
             f"the rule {rule}, by which AWS ends late workers, is {state};"
@@ -76,7 +76,6 @@ def check_reaper(connections: Connections, region: str, account: Account) -> Non
 def up(
     connections: Connections,
     work: S3Uri,
-    region: str,
     owner: str,
     types: Sequence[str],
     *,
@@ -89,10 +88,9 @@ def up(
     is the image of Batch's agents, if hosts fetch it from ECR.
     """
     user_data.refuse_accounts(work)
-    connections = _at(connections, region)
     connections.expect_owner(work.bucket)
-    vpc = instances.subnets(connections, region, [subnet])[0].vpc
-    name = stack_name(work, region)
+    vpc = instances.subnets(connections, [subnet])[0].vpc
+    name = stack_name(work, connections.known_region)
     stack = cloudformation.find(connections, name)
     ours = _is_ours(connections, work.bucket)
     made = stack is not None and bool(stack.outputs) and stack.parameters["MakeBucket"] == "yes"
@@ -101,7 +99,7 @@ def up(
     if ours is False:
         log.info(f"unchanged: bucket {work.bucket}, which harness did not make; check that it is private")
     _linked_roles(connections)
-    _boundary(connections, work, region)
+    _boundary(connections, work)
     parameters = {"Vpc": vpc, **_parameters(work, types, agent_image)}
     if not made and ours is not None:
         parameters["MakeBucket"] = "no"
@@ -110,15 +108,14 @@ def up(
     log.info(f"attach the policy {name}-runner to the users who run suites")
 
 
-def down(connections: Connections, work: S3Uri, region: str, owner: str, *, results_too: bool) -> None:
+def down(connections: Connections, work: S3Uri, owner: str, *, results_too: bool) -> None:
     """Remove the account stack, and an empty bucket that harness made.
 
     Refuses while instances that use it are alive; ``results_too``: delete the objects below the work place first.
     """
-    connections = _at(connections, region)
     connections.expect_owner(work.bucket)
-    _refuse_alive(connections, work, owner, region)
-    if cloudformation.delete(connections, name := stack_name(work, region)):
+    _refuse_alive(connections, work, owner)
+    if cloudformation.delete(connections, name := stack_name(work, connections.known_region)):
         log.info(f"kept: policy {name}-boundary, which costs nothing and is an administrator's")
     else:
         log.info(f"not there: stack {name}")
@@ -157,7 +154,7 @@ def _parameters(work: S3Uri, types: Iterable[str], agent_image: str | None) -> d
 
 
 def _place(work: S3Uri) -> dict[str, str]:
-    return {"BucketName": work.bucket, "Prefix": f"{work.prefix}/" if work.prefix else ""}
+    return {"BucketName": work.bucket, "Prefix": work.beginning}
 
 
 def policy(which: str, work: S3Uri, region: str, types: Sequence[str], account: str = "*") -> dict[str, Any]:
@@ -185,10 +182,6 @@ def resource(
     return dict(templates.filled(templates.load(file)["Resources"][name]["Properties"], {**known, **values}))
 
 
-def _at(connections: Connections, region: str) -> Connections:
-    return connections if connections.region == region else Connections(region)
-
-
 def _is_ours(connections: Connections, bucket: str) -> bool | None:
     """Return whether harness made a bucket; ``None``: it does not exist."""
     with ignoring(NO_STORAGE):
@@ -207,8 +200,9 @@ def _linked_roles(connections: Connections) -> None:
             log.info(f"made: the role of {service}")
 
 
-def _boundary(connections: Connections, work: S3Uri, region: str) -> None:
+def _boundary(connections: Connections, work: S3Uri) -> None:
     """Make the boundary where it is missing, which the keeper may not."""
+    region = connections.known_region
     name, client = f"{stack_name(work, region)}-boundary", connections.client("iam")
     with aws_errors("asking AWS which account this is"):
         caller = connections.client("sts").get_caller_identity()
@@ -223,11 +217,11 @@ def _boundary(connections: Connections, work: S3Uri, region: str) -> None:
     log.info(f"made: policy {name}")
 
 
-def _refuse_alive(connections: Connections, work: S3Uri, owner: str, region: str) -> None:
+def _refuse_alive(connections: Connections, work: S3Uri, owner: str) -> None:
     """Refuse while workers of any region or user need the bucket."""
     living, failed = instances.search_regions(connections, partial(instances.alive, connections))
     for unseen in failed:
-        if not unseen.denied or unseen.region == region:
+        if not unseen.denied or unseen.region == connections.region:
             raise RemoteError(f"Cannot tell whether instances still run in {unseen}. Nothing was removed.", "Unseen")
     mine = [instance for instance in living if instance.tags.get(clients.OWNER) == owner]
     profiles = {region: f"{stack_name(work, region)}-worker" for region in {instance.region for instance in living}}

@@ -11,14 +11,17 @@ from operator import attrgetter
 from typing import Any
 
 from harness.aws import clients
-from harness.aws.clients import Connections, answered_at
+from harness.aws.clients import answered_at
 from harness.aws.ec2 import account, instances, user_data
-from harness.aws.ec2.instances import Ami, OwnedInstance, Subnet
+from harness.aws.ec2.instances import OwnedInstance, Subnet
 from harness.aws.errors import aws_errors
-from harness.aws.rental import RentalBackend, RentalRequest
+from harness.aws.machines import RentalOptions
+from harness.aws.objects import Objects
+from harness.aws.rental import RentalBackend
 from harness.commands import quoted
 from harness.errors import RemoteError, UsageError
 from harness.jobs.plan import Planned
+from harness.jobs.suite import Suite
 from harness.remote import partition
 from harness.remote.backend import ENDED, RUNNING, UNKNOWN, WAITING, LaunchRefused, PartState
 from harness.remote.failures import OURS_TO_MEND, PASSING
@@ -34,7 +37,12 @@ _GRACE_S = 60.0
 _FRESH_S = 60.0
 # No machine of that type there just now ("InsufficientInstanceCapacity"): another zone may have one.
 _NO_ROOM, _NOT_HERE = "Insufficient", ("SpotMaxPriceTooLow", "Unsupported")
-_QUOTA = {"InstanceLimitExceeded", "VcpuLimitExceeded", "MaxSpotInstanceCountExceeded", "VolumeLimitExceeded"}
+_QUOTAS = ("InstanceLimitExceeded", "VcpuLimitExceeded", "MaxSpotInstanceCountExceeded", "VolumeLimitExceeded")
+# Of refusals, by EC2's code.
+_REMEDIES = {
+    **dict.fromkeys(_QUOTAS, "; ask for more (Service Quotas, EC2), or lower --max-instances"),
+    "AccessDenied": "; `harness ec2 up` with this SUITE allows its instance types",
+}
 # A refusal for want of machines has HTTP status 500: boto3 would try it again for minutes.
 ATTEMPTS = 2
 
@@ -44,15 +52,9 @@ class Ec2Backend(RentalBackend):
 
     name = "ec2"
     attempts = 1
-    _account: account.Account  # once it is found
-    _subnets: list[Subnet]
-    _zones: dict[str, tuple[str, ...]]
-    _amis: dict[tuple[str, bool], Ami]
-    _run: RemoteRun
-    _bundle: ShippedInput
 
-    def __init__(self, request: RentalRequest, connections: Connections) -> None:
-        super().__init__(request, connections)
+    def __init__(self, suite: Suite, work: Objects, how: RentalOptions) -> None:
+        super().__init__(suite, work, how)
         self._gone: set[str] = set()  # parts whose instance EC2 says has ended
         self._answered: dict[str, float] = {}  # part -> time of the last request
         self.ending = quoted("ec2 reap", region=self.region)
@@ -66,8 +68,7 @@ class Ec2Backend(RentalBackend):
     def check(self, parts: Sequence[PlannedPart]) -> list[str]:
         """Find images, subnets and zones; return lines for the quote."""
         user_data.refuse_accounts(self._work)
-        there = self._find(parts)
-        lines = []
+        self._look_around(parts)
         here = {subnet.zone for subnet in self._subnets}
         for name, offered in sorted(self._zones.items()):
             if here.isdisjoint(offered):
@@ -75,34 +76,29 @@ class Ec2Backend(RentalBackend):
                     f"{self.region} offers {name} in {', '.join(offered) or 'no zone'}, and the subnets are in"
                     f" {', '.join(sorted(here))}; choose another --instance, --region or --subnet"
                 )
-        if there:
-            account.check_reaper(self._connections, self.region, self._account)
-        else:
-            up = quoted("ec2 up", self._work, subnet=self.request.subnet or None)
-            lines.append(f"not there yet: the account stack; {up} makes it")
-            if not self.request.dry_run:
-                raise UsageError(lines[-1])
-        return lines
+        if stack := account.find(self._connections, self._work):
+            account.check_reaper(self._connections, stack)
+            return []
+        up = quoted("ec2 up", self._work, subnet=self._how.subnet or None)
+        line = f"not there yet: the account stack; {up} makes it"
+        if not self._how.dry_run:
+            raise UsageError(line)
+        return [line]
 
-    def _find(self, parts: Sequence[PlannedPart]) -> bool:
-        """Find images, subnets and zones; return whether the account stack exists."""
-        account_stack = account.find(self._connections, self._work, self.region)
-        if account_stack is not None:
-            self._account = account_stack
-        self._subnets = instances.subnets(self._connections, self.region, [self.request.subnet])
-        self._zones = instances.zones(self._connections, self.region, {part.instance_type for part in parts})
-        kinds, system = sorted({self._kind(part) for part in parts}), self.request.suite.ec2.ami
-        self._amis = {kind: instances.ami(self._connections, self.region, system, *kind) for kind in kinds}
-        return account_stack is not None
+    def _look_around(self, parts: Sequence[PlannedPart]) -> None:
+        """Find images, subnets and zones."""
+        self._subnets = instances.subnets(self._connections, [self._how.subnet])
+        self._zones = instances.zones(self._connections, {part.instance_type for part in parts})
+        kinds, system = sorted({self._kind(part) for part in parts}), self._suite.ec2.ami
+        self._amis = {kind: instances.ami(self._connections, system, *kind) for kind in kinds}
 
     def _kind(self, part: PlannedPart) -> tuple[str, bool]:
         return self._known[part.instance_type].architecture, bool(part.gpus)
 
     def begin(self, run: RemoteRun, bundle: ShippedInput) -> None:
         """Remember the run; find images, subnets and zones of all its parts."""
-        self._run, self._bundle = run, bundle
-        if not self._find(run.parts):
-            raise UsageError(f"the account stack no longer exists; make it with {quoted('ec2 up', self._work)}")
+        super().begin(run, bundle)
+        self._look_around(run.parts)
 
     def launch(self, launch: Launch, part: PlannedPart, note: Callable[[Launch], None]) -> None:
         """Ask zone after zone for an instance.
@@ -119,7 +115,7 @@ class Ec2Backend(RentalBackend):
         if not first + others:
             raise LaunchRefused(f"no subnet with free addresses is in a zone that offers {part.instance_type}")
         if zone is None:
-            account.check_reaper(self._connections, self.region, self._account)
+            account.check_reaper(self._connections, self._account)
             if self._clock.now - launch.at > _FRESH_S:  # the command that noted it died before its request
                 launch = replace(launch, at=round(self._clock.now))
         refusals: list[RemoteError] = []
@@ -251,11 +247,7 @@ class Ec2Backend(RentalBackend):
         unseen = now - max(launch.at, self._answered.get(launch.name, 0.0)) > SHOWN_S
         if launch.name in self._gone or late or (instance and unseen):
             return PartState(ENDED, "gone", workers, 1, "EC2 does not show its instance any more", machine=instance)
-        return (
-            PartState(WAITING, "launching", workers, 1, machine=instance)
-            if instance
-            else PartState(UNKNOWN, "launching")
-        )
+        return PartState(WAITING if instance else UNKNOWN, "launching", workers, len(workers), machine=instance)
 
     def _worker_id(self, launch: Launch, machine: str) -> str:
         return f"{launch.notes['role']}:{machine}"
@@ -264,7 +256,7 @@ class Ec2Backend(RentalBackend):
         """Return the last line of an instance's console."""
         if state.machine is None:
             return ""
-        line = instances.last_line(self._connections, self.region, state.machine.instance_id)
+        line = instances.last_line(self._connections, state.machine.instance_id)
         return f"its console ends with: {line[:200]}" if line else ""
 
     def end(self, part: str, state: PartState, why: str) -> None:
@@ -289,8 +281,4 @@ def _named(error: RemoteError) -> Exception:
     if error.code == "InvalidParameterValue" and "iaminstanceprofile" in str(error).lower():
         # What IAM has made, EC2 knows some minutes later.
         return RemoteError(f"{error}; `harness ec2 up` makes the role again", "Busy")
-    if error.code in _QUOTA:
-        return LaunchRefused(f"{error}; ask for more (Service Quotas, EC2), or lower --max-instances")
-    if error.code == "AccessDenied":
-        return LaunchRefused(f"{error}; `harness ec2 up` with this SUITE allows its instance types")
-    return LaunchRefused(str(error))
+    return LaunchRefused(f"{error}{_REMEDIES.get(error.code, '')}")

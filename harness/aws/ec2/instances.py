@@ -253,11 +253,11 @@ def _delete(connections: Connections, volume: OwnedVolume) -> list[str]:
     return []
 
 
-def last_line(connections: Connections, region: str | None, instance_id: str) -> str:
+def last_line(connections: Connections, instance_id: str) -> str:
     """Return the last line of a console; empty: EC2 shows none."""
     try:
         with aws_errors(f"reading the console of {instance_id}"):
-            shown = connections.client("ec2", region).get_console_output(InstanceId=instance_id).get("Output")
+            shown = connections.client("ec2").get_console_output(InstanceId=instance_id).get("Output")
     except RemoteError:
         return ""  # it is gone
     text = str(shown or "").encode("latin-1", "replace").decode("utf-8", "replace")  # boto3 takes it for Latin-1
@@ -284,7 +284,7 @@ class Subnet:
     free_addresses: int
 
 
-def ami(connections: Connections, region: str, system: str, architecture: str, gpus: bool) -> Ami:
+def ami(connections: Connections, system: str, architecture: str, gpus: bool) -> Ami:
     """Return the newest image, which public parameters of SSM name.
 
     ``system`` is ``al2023`` or ``debian-12``; profiles with GPUs have Amazon's own with driver and container toolkit.
@@ -298,16 +298,18 @@ def ami(connections: Connections, region: str, system: str, architecture: str, g
     name = _GPU if gpus else debian if system == "debian-12" else _AL2023.format(architecture)
     try:
         with aws_errors(f"looking up {name}"):
-            image_id = connections.client("ssm", region).get_parameter(Name=name)["Parameter"]["Value"]
+            image_id = connections.client("ssm").get_parameter(Name=name)["Parameter"]["Value"]
     except RemoteError as error:
         if error.code == "ParameterNotFound":
-            raise UsageError(f"{region} has no machine image {name}; choose another region or [ec2] ami") from error
+            where = connections.region
+            raise UsageError(f"{where} has no machine image {name}; choose another region or [ec2] ami") from error
         raise
     with aws_errors(f"looking at {image_id}"):
-        images = connections.client("ec2", region).describe_images(ImageIds=[image_id])["Images"]
+        images = connections.client("ec2").describe_images(ImageIds=[image_id])["Images"]
     image = next((image for image in images if image["Architecture"] == architecture), None)
     if image is None:
-        raise UsageError(f"{region} has no {architecture} image {image_id}, which {name} names; choose another type")
+        where = f"{connections.region} has no {architecture} image"
+        raise UsageError(f"{where} {image_id}, which {name} names; choose another type")
     root = image["RootDeviceName"]
     mappings = image.get("BlockDeviceMappings", ())
     disks = [mapping.get("Ebs", {}) for mapping in mappings if mapping.get("DeviceName") == root]
@@ -315,28 +317,29 @@ def ami(connections: Connections, region: str, system: str, architecture: str, g
     return Ami(image_id, root, least)
 
 
-def subnets(connections: Connections, region: str, named: Sequence[str | None] = ()) -> list[Subnet]:
+def subnets(connections: Connections, named: Sequence[str | None] = ()) -> list[Subnet]:
     """Return the default VPC's subnets, or the named ones, by zone."""
     names = list(filter(None, named))
     wanted = {"Name": "subnet-id", "Values": names} if names else {"Name": "default-for-az", "Values": ["true"]}
     with aws_errors("looking for subnets"):
-        shown = connections.client("ec2", region).describe_subnets(Filters=[wanted])["Subnets"]
+        shown = connections.client("ec2").describe_subnets(Filters=[wanted])["Subnets"]
     chosen = [
         Subnet(subnet["SubnetId"], subnet["AvailabilityZone"], subnet["VpcId"], subnet["AvailableIpAddressCount"])
         for subnet in shown
     ]
     if missing := set(names) - {subnet.subnet_id for subnet in chosen}:
-        raise UsageError(f"{region} has no subnet {', '.join(sorted(missing))}; name another --subnet")
+        raise UsageError(f"{connections.region} has no subnet {', '.join(sorted(missing))}; name another --subnet")
     if not chosen:
-        raise UsageError(f"{region} has no default VPC; make one (`aws ec2 create-default-vpc`) or give --subnet")
+        remedy = "make one (`aws ec2 create-default-vpc`) or give --subnet"
+        raise UsageError(f"{connections.region} has no default VPC; {remedy}")
     return sorted(chosen, key=lambda subnet: subnet.zone)
 
 
-def zones(connections: Connections, region: str, types: Iterable[str]) -> dict[str, tuple[str, ...]]:
+def zones(connections: Connections, types: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Return the availability zones that offer each instance type."""
     zones_by_type: dict[str, set[str]] = {name: set() for name in types}
     filters = [{"Name": "instance-type", "Values": sorted(zones_by_type)}]
-    pages = connections.client("ec2", region).get_paginator("describe_instance_type_offerings")
+    pages = connections.client("ec2").get_paginator("describe_instance_type_offerings")
     with aws_errors("asking which zones offer what"):
         for page in pages.paginate(LocationType="availability-zone", Filters=filters):
             for offering in page["InstanceTypeOfferings"]:

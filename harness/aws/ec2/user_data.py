@@ -10,6 +10,7 @@ from pathlib import Path
 from harness.aws.clients import S3Uri
 from harness.errors import UsageError
 from harness.remote.bundle import pins
+from harness.remote.failures import ACCESS_KEY
 from harness.remote.records import VERSION, ShippedInput
 
 # EC2's own limit, before it is encoded.
@@ -18,7 +19,6 @@ _TEMPLATE = Path(__file__).resolve().parent / "user-data.sh"
 # boto3 and its dependencies: with these a worker fetches the bundle, which pins the other packages.
 BOTO3 = ("boto3", "botocore", "jmespath", "python-dateutil", "s3transfer", "six", "urllib3")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_ACCESS_KEY = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b")
 _ACCOUNT = re.compile(r"(?<!\d)\d{12}(?!\d)")
 _SECRET_VARIABLES = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID")
 
@@ -60,6 +60,6 @@ def render_user_data(
         raise UsageError(
             f"user data has {size:,} bytes; EC2 takes {MAXIMUM_USER_DATA_BYTES:,}. Shorten the prefix of {work}"
         )
-    if _ACCESS_KEY.search(text) or any(value and value in text for value in map(os.environ.get, _SECRET_VARIABLES)):
+    if ACCESS_KEY.search(text) or any(value and value in text for value in map(os.environ.get, _SECRET_VARIABLES)):
         raise UsageError("user data would hold an AWS key, which anyone on the machine can read; check --work")
     return text

@@ -13,8 +13,7 @@ import hashlib
 import io
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -64,9 +63,7 @@ class Addition:
             facts = instances.facts_path("aws", path.parents[1])
             files = {facts: _with_facts(facts, self.facts), **files}
         try:
-            with _written_aside(files) as partials:
-                new_path(self.region, self.as_of, root, spot=self.spot)
-                _put(partials)
+            _replace_all(files, lambda: new_path(self.region, self.as_of, root, spot=self.spot))
         except OSError as error:
             place = error.filename or path
             raise StoreError(f"{place}: cannot be written: {reason_of(error)}; no prices were added") from error
@@ -123,25 +120,10 @@ def _with_facts(path: Path, added: Sequence[config.CsvRow]) -> bytes:
     return (instances.INSTANCE_HEADER + "\n" + _lines([[row[column] for column in columns] for row in both])).encode()
 
 
-def _put(partials: dict[Path, Path]) -> None:
-    """Rename all files; if one fails, restore the ones before it."""
-    before = {place: place.read_bytes() if place.exists() else None for place in partials}
-    try:
-        for place, partial in partials.items():
-            partial.replace(place)
-    except BaseException:
-        for place, content in before.items():
-            if content is None:
-                place.unlink(missing_ok=True)
-            elif not partials[place].exists():
-                place.write_bytes(content)
-        raise
-
-
-@contextmanager
-def _written_aside(files: dict[Path, bytes]) -> Iterator[dict[Path, Path]]:
-    """Write each file to the disk next to its place; at the end, remove the ones that were not renamed."""
+def _replace_all(files: dict[Path, bytes], check: Callable[[], object]) -> None:
+    """Replace all files or none: write each next to its place, check, and rename them in their order."""
     partials = {place: place.with_name(f".{place.name}.partial") for place in files}
+    before: dict[Path, bytes | None] = {}
     try:
         for place, content in files.items():
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -149,8 +131,17 @@ def _written_aside(files: dict[Path, bytes]) -> Iterator[dict[Path, Path]]:
                 stream.write(content)
                 stream.flush()
                 os.fsync(stream.fileno())
-        yield partials
+        check()
+        before = {place: place.read_bytes() if place.exists() else None for place in files}
+        for place, partial in partials.items():
+            partial.replace(place)
+    except BaseException:
+        for place, earlier in before.items():
+            if earlier is None:
+                place.unlink(missing_ok=True)
+            elif not partials[place].exists():
+                place.write_bytes(earlier)
+        raise
     finally:
         for partial in partials.values():
-            with suppress(FileNotFoundError):
-                partial.unlink()
+            partial.unlink(missing_ok=True)

@@ -43,8 +43,8 @@ def facts(attributes: dict[str, str], source: str, known: Iterable[CsvRow]) -> C
         "architecture": _architecture(attributes),
         **_cards(attributes, [row for row in known if row["instance_type"].partition(".")[0] == family]),
         "local_nvme_gb": _nvme(attributes.get("storage", "")),
-        "burstable": _truth(bool(_BURSTABLE.fullmatch(family))),
-        "bare_metal": _truth(size.startswith("metal")),
+        "burstable": str(_BURSTABLE.fullmatch(family) is not None).lower(),
+        "bare_metal": str(size.startswith("metal")).lower(),
         "current_generation": {"Yes": "true", "No": "false"}.get(attributes.get("currentGeneration", ""), ""),
         "facts_of": "",
         "gone_by": "",
@@ -87,24 +87,13 @@ def _nvme(storage: str) -> str:
 
 def _cards(attributes: dict[str, str], family: list[CsvRow]) -> CsvRow:
     """Return the columns on GPUs and other cards.  ``family``: the rows of other sizes."""
-    columns = ("gpu_count", "gpu_name", "gpu_manufacturer", "gpu_memory_mib_each", "accelerator_count")
-    none = {**dict.fromkeys(columns, ""), "accelerator_name": "", "gpu_count": "0", "accelerator_count": "0"}
+    card = ("gpu_name", "gpu_manufacturer", "gpu_memory_mib_each")
+    none = {"gpu_count": "0", **dict.fromkeys(card, ""), "accelerator_count": "0", "accelerator_name": ""}
     count = attributes.get("gpu", "NA")
     kind = attributes.get("instanceFamily", "").lower()
     if count in ("NA", "0", "") and not any(word in kind for word in _CARDS):
         return none
-    same = {tuple(row[column] for column in ("gpu_name", "gpu_manufacturer", "gpu_memory_mib_each")) for row in family}
+    same = {tuple(row[column] for column in card) for row in family}
     if not re.fullmatch("[1-9][0-9]?", count) or len(same) != 1 or ("", "", "") in same:
         raise NoFacts(f"it has cards ({attributes.get('instanceFamily')}) that the price list does not name")
-    gpu_name, maker, memory = same.pop()
-    return {
-        **none,
-        "gpu_count": count,
-        "gpu_name": gpu_name,
-        "gpu_manufacturer": maker,
-        "gpu_memory_mib_each": memory,
-    }
-
-
-def _truth(value: bool) -> str:
-    return "true" if value else "false"
+    return {**none, "gpu_count": count, **dict(zip(card, same.pop(), strict=True))}

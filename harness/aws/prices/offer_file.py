@@ -100,8 +100,7 @@ class OfferFile:
             as_of = self._published()
             new_path(region, as_of, root)
             products = self._products(region)
-            found = self._on_demand(products)
-            found.update(self._reserved(products, {name for name, _ in found}))
+            found = self._prices(products)
         except (self._ijson.JSONError, UnicodeDecodeError) as error:
             reason = " ".join(str(error).split())[:80]
             raise self._wrong(f"is not whole JSON ({reason}); nothing was written, try again") from None
@@ -168,28 +167,28 @@ class OfferFile:
                 found[sku] = about
         return found
 
-    def _on_demand(self, products: dict[str, dict[str, str]]) -> dict[tuple[str, str], Decimal]:
+    def _prices(self, products: dict[str, dict[str, str]]) -> dict[tuple[str, str], Decimal]:
+        """Return the prices on demand, and the reserved ones of the types that have these.
+
+        Of reserved offers the standard class with nothing upfront counts: its price per hour is the whole price.
+        """
         found: dict[tuple[str, str], Decimal] = {}
-        for sku, offers in self._ijson.kvitems(self._start(), "terms.OnDemand"):
-            if sku in products:
-                for offer in offers.values():
-                    self._put(found, (products[sku]["instanceType"], "on-demand"), offer)
+        for name, offer in self._offers("OnDemand", products):
+            self._put(found, (name, "on-demand"), offer)
+        rented = {name for name, _ in found}
+        for name, offer in self._offers("Reserved", products):
+            about = offer["termAttributes"]
+            term = _RESERVED.get(about.get("LeaseContractLength"))
+            plain = (about.get("OfferingClass"), about.get("PurchaseOption")) == ("standard", "No Upfront")
+            if term and plain and name in rented:
+                self._put(found, (name, term), offer)
         return found
 
-    def _reserved(
-        self, products: dict[str, dict[str, str]], rented: set[str]
-    ) -> Iterator[tuple[tuple[str, str], Decimal]]:
-        """Yield prices of the standard class with nothing upfront, where the price per hour is the whole price."""
-        found: dict[tuple[str, str], Decimal] = {}
-        for sku, offers in self._ijson.kvitems(self._start(), "terms.Reserved"):
+    def _offers(self, kind: str, products: dict[str, dict[str, str]]) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield each offer of the products, with its instance type."""
+        for sku, offers in self._ijson.kvitems(self._start(), f"terms.{kind}"):
             for offer in offers.values() if sku in products else ():
-                about = offer["termAttributes"]
-                term = _RESERVED.get(about.get("LeaseContractLength"))
-                plain = (about.get("OfferingClass"), about.get("PurchaseOption")) == ("standard", "No Upfront")
-                name = products[sku]["instanceType"]
-                if term and plain and name in rented:
-                    self._put(found, (name, term), offer)
-        yield from found.items()
+                yield products[sku]["instanceType"], offer
 
     def _put(self, found: dict[tuple[str, str], Decimal], key: tuple[str, str], offer: dict[str, Any]) -> None:
         """Add the price of an hour; a price of 0 means that there is none."""

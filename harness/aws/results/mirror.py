@@ -21,6 +21,7 @@ from pathlib import Path
 from harness import filesystem
 from harness.aws.clients import CONNECTIONS, Connections, S3Uri
 from harness.aws.objects import CHANGED, Objects
+from harness.containment import is_plain_name
 from harness.errors import RemoteError, StoreError, UsageError
 from harness.progress import Progress, silent
 from harness.remote.failures import retry
@@ -130,10 +131,9 @@ def _is_plain(key: str) -> bool:
     """Return whether a key is a path below the bucket in which no file is a folder."""
     parts = key.split("/")
     return (
-        len(parts) <= _MAXIMUM_DEPTH
+        is_plain_name(key)
         and key.isprintable()
-        and "\\" not in key
-        and not any(part in ("", ".", "..") for part in parts)
+        and len(parts) <= _MAXIMUM_DEPTH
         and max(len(part.encode("utf-8")) for part in parts) <= _MAXIMUM_NAME_BYTES
         and not any(part in (*JOB_FILES, *_MARKS) for part in parts[:-1])
     )
@@ -167,18 +167,13 @@ class MirroredFolder:
         """Folder of the bucket's jobs that were measured here and are not in S3 yet."""
         return self.cache / "s3" / ".waiting" / self.uri.bucket
 
-    @property
-    def prefix(self) -> str:
-        """Return the prefix of the keys of all objects of the place."""
-        return f"{self.uri.prefix}/" if self.uri.prefix else ""
-
     def below(self, key: str) -> MirroredFolder:
         """Return the place of a folder in the same bucket."""
         return MirroredFolder(S3Uri(self.uri.bucket, key), self.cache)
 
     def path(self, key: str) -> Path:
         """Return where the mirror has an object or a folder; the key is one of :class:`Listing`."""
-        return self.bucket_folder.joinpath(*filter(None, key.split("/")))
+        return self.bucket_folder / key
 
     def key(self, path: Path) -> str:
         """Return the key of a path in the mirror."""
@@ -259,7 +254,7 @@ class _Round:
 
     def _list(self, before: Sequence[str]) -> Listing:
         """List the place, and the files above it that belong to it."""
-        prefix = self.place.prefix
+        prefix = self.place.uri.beginning
         listing = Listing(list_ranges(self.objects, prefix, before, self.pool))
         above = set()
         for suite in {suite_of(job) for job in listing.jobs}:

@@ -256,7 +256,7 @@ def publish(folder: Path, job: Objects, lock: SuiteLock) -> None:
 
 def waiting_jobs(place: MirroredFolder) -> tuple[Path, ...]:
     """Return folders of jobs below a place that were measured here and are not in S3 yet."""
-    top = place.waiting.joinpath(*filter(None, place.uri.prefix.split("/")))
+    top = place.waiting / place.uri.prefix
     return tuple(sorted(path.parent for path in reader.result_paths(top))) if top.is_dir() else ()
 
 

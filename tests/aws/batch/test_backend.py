@@ -8,7 +8,6 @@ import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -20,6 +19,8 @@ from harness.aws.clients import Connections, parse_uri
 from harness.aws.ec2 import account as accounts
 from harness.aws.ec2 import instances as ec2_instances
 from harness.aws.ec2.account import Account
+from harness.aws.machines import RentalOptions
+from harness.aws.objects import Objects
 from harness.errors import RemoteError, UsageError
 from harness.jobs.estimates import DurationEstimate
 from harness.jobs.inputs import IndexBuild
@@ -29,7 +30,7 @@ from harness.pricing import instances
 from harness.pricing.offers import ChosenMachine
 from harness.remote import partition
 from harness.remote.backend import PartState
-from harness.remote.partition import Grouping
+from harness.remote.partition import Grouping, Market
 from harness.remote.records import Launch, PartJob, PlannedPart, RemoteRun, ShippedInput
 from harness.results.schema import Cell
 from tests.aws import server
@@ -83,8 +84,7 @@ def clock() -> Clock:
 def backend_of(connections: Connections, *parts: PlannedPart, clock: Clock | None = None) -> BatchBackend:
     """The backend of one more command for the same run."""
     connections.clock = cast(Any, clock or Clock())
-    request: Any = SimpleNamespace(suite=SUITE, work=WORK, region=server.REGION)
-    made = BatchBackend(request, connections)
+    made = BatchBackend(SUITE, Objects(connections, WORK), RentalOptions())
     made.begin(RemoteRun("run", "batch", "quick", "r", "owner", parts), BUNDLE)
     return made
 
@@ -114,7 +114,7 @@ def how(*missing: str, build_machine: ChosenMachine | None = XLARGE) -> Grouping
         found[key] = IndexBuild(key, system, dataset)
     machines = {"small": LARGE, "big": XLARGE, "builds": XLARGE}
     measured, assumed = DurationEstimate(60, 7200, True), DurationEstimate(60, 7200, False)
-    return Grouping(machines, lambda _job: measured, lambda _build: assumed, found, build_machine)
+    return Grouping(Market(machines), lambda _job: measured, lambda _build: assumed, found, build_machine)
 
 
 @pytest.mark.slow

@@ -30,7 +30,7 @@ def suite(bench: Bench) -> str:
 @pytest.fixture
 def set_up(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
     """The account stack of the work place is there."""
-    monkeypatch.setattr(accounts, "find", lambda _, work, region: account if str(work) == WORK else None)
+    monkeypatch.setattr(accounts, "find", lambda _, work: account if str(work) == WORK else None)
 
 
 def test_up_before_the_account_is_set_up_names_the_command(aws: str, suite: str) -> None:

@@ -23,7 +23,7 @@ TYPES = ("m6gd.medium", "c7g.xlarge")
 def as_runner(aws: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """An administrator has set up the account; from now on a user asks."""
     configure(aws, use_docker=False)
-    account.up(Connections(server.REGION), WORK, server.REGION, "owner", TYPES)
+    account.up(Connections(server.REGION), WORK, "owner", TYPES)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", server.RUNNER_KEY)
     yield aws
     configure(aws, use_docker=True)

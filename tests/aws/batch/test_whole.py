@@ -69,7 +69,7 @@ def connections(cloud: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> Conn
 @pytest.fixture
 def set_up(connections: Connections) -> None:
     """An administrator has set up the account."""
-    account.up(connections, parse_uri(WORK), server.REGION, "owner", [TYPE])
+    account.up(connections, parse_uri(WORK), "owner", [TYPE])
 
 
 def harness(bench: Bench, *arguments: str, code: int = 0) -> str:

@@ -13,22 +13,23 @@ import boto3
 import pytest
 from rich.console import Console
 
-from harness.aws import rental
 from harness.aws.clients import Connections, S3Uri
 from harness.aws.ec2 import account
 from harness.aws.ec2.backend import Ec2Backend
+from harness.aws.machines import RentalOptions
 from harness.aws.objects import Objects
-from harness.aws.rental import RentalBackend, RentalRequest
+from harness.aws.rental import RentalBackend
 from harness.jobs import inputs, suite
 from harness.jobs.indexes import Index
 from harness.jobs.inputs import RunOptions
 from harness.launch.base import Prepared
 from harness.launch.fake import FakeLauncher
 from harness.progress import show_progress
+from harness.remote import run as remote_run
 from harness.remote import shipment
 from harness.remote.local_results import LocalResults
 from harness.remote.records import PartJob, PlannedPart, ShippedImage, ShippedInput, WorkerPart
-from harness.remote.run import ClientContext, RunReport, SuiteRun
+from harness.remote.run import ClientContext, RemoteRequest, RunReport, SuiteRun
 from harness.remote.watch import Timeouts
 from harness.results.reader import read_jobs
 from harness.results.schema import Result, ResultSpec
@@ -84,17 +85,17 @@ class Field:
             self.bench.plant(name)
         self.screen = StringIO()
 
-    def request(self, **changes: Any) -> RentalRequest:
+    def request(self, connections: Connections | None = None, **changes: Any) -> RemoteRequest:
         keys = {"systems": list(self.systems), "profiles": list(PROFILES), **self.suite_keys}
         path = self.bench.suite(self.text, **keys)
         options = RunOptions(self.bench.results, self.bench.cache, path.parent)
-        keys = {"region": REGION, **self.changes, **changes}
-        return RentalRequest(suite=suite.load(path), options=options, work=WORK, **keys)
+        work = Objects(connections or Connections(REGION), WORK)
+        return RemoteRequest(suite.load(path), options, work, RentalOptions(**{**self.changes, **changes}))
 
     def client(self, **changes: Any) -> ClientContext:
         client = ClientContext(
             launcher=FakeLauncher(),
-            shipper=lambda work: FakeShipper(work, self.bench.cache),
+            shipper=FakeShipper(Objects(Connections(REGION), WORK), self.bench.cache),
             agree=lambda _question: None,
             timeouts=QUICK,
         )
@@ -104,15 +105,16 @@ class Field:
         self, client: ClientContext | None = None, connections: Connections | None = None, **changes: Any
     ) -> RunReport:
         with show_progress(self.console or Console(file=self.screen, width=200)):
-            request, here = self.request(**changes), connections or Connections(REGION)
-            done = rental.run(request, here, client or self.client(), Ec2Backend)
+            request, client = self.request(connections, **changes), client or self.client()
+            shipper = FakeShipper(request.work, self.bench.cache)  # with the same connections
+            done = run_rented(request, replace(client, shipper=shipper))
         assert done is not None
         return done
 
     def suite_run(self, backend: type[RentalBackend] = Ec2Backend, **changes: Any) -> SuiteRun:
         """Return a command that was not run yet."""
-        request, connections = self.request(**changes), Connections(REGION)
-        return SuiteRun(request.remote(connections), self.client(), backend(request, connections))
+        request = self.request(**changes)
+        return SuiteRun(request, self.client(), rented(request, backend))
 
     def local_results(self) -> LocalResults:
         """Return the user's side of a run, planned."""
@@ -125,7 +127,7 @@ class Field:
         return tuple(query.query_id for query in gathered.samples["tiny"].sample)
 
     def workers(self, **changes: Any) -> FakeWorkers:
-        found = account.find(Connections(REGION), WORK, REGION)
+        found = account.find(Connections(REGION), WORK)
         assert found is not None
         local_results = self.local_results()
 
@@ -148,6 +150,17 @@ class Field:
         return any(work.list("runs/")) and not any(work.list("open/"))
 
 
+def rented(request: RemoteRequest, backend: type[RentalBackend] = Ec2Backend) -> RentalBackend:
+    """Return the backend of a request."""
+    assert isinstance(request.work, Objects) and isinstance(request.how, RentalOptions)
+    return backend(request.suite, request.work, request.how)
+
+
+def run_rented(request: RemoteRequest, client: ClientContext) -> RunReport | None:
+    """Run a request on EC2."""
+    return remote_run.run(request, client, rented(request))
+
+
 def launched_and_terminated(*regions: str) -> tuple[int, int]:
     """Count the instances launched and terminated, in the usual region unless others are named."""
     states = []
@@ -167,7 +180,7 @@ def work(aws: str) -> Objects:
 
 @pytest.fixture
 def ground(aws: str) -> None:
-    up = functools.partial(account.up, Connections(REGION), WORK, REGION, "0123456789ab", TYPES)
+    up = functools.partial(account.up, Connections(REGION), WORK, "0123456789ab", TYPES)
     server.made_once(aws, "account for runs", up)
 
 

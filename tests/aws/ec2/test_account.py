@@ -76,7 +76,7 @@ def up(*more: str, work: S3Uri = WORK, code: int = 0) -> str:
 
 
 def find(work: S3Uri = WORK) -> account.Account:
-    made = account.find(Connections(REGION), work, REGION)
+    made = account.find(Connections(REGION), work)
     assert made is not None
     return made
 
@@ -347,8 +347,8 @@ def test_account_stack_of_another_version_is_not_found(aws: str) -> None:
     vpc = boto3.client("ec2").describe_vpcs()["Vpcs"][0]["VpcId"]
     body["Resources"]["Group"]["Properties"] = {"GroupDescription": "x", "VpcId": vpc}
     cloudformation.deploy(Connections(REGION), NAME, json.dumps(body), {}, {})
-    assert account.find(Connections(REGION), WORK, REGION) is None
-    assert account.find(Connections(REGION), S3Uri("other"), REGION) is None
+    assert account.find(Connections(REGION), WORK) is None
+    assert account.find(Connections(REGION), S3Uri("other")) is None
 
 
 def test_every_request_to_the_work_place_names_its_owner(aws: str) -> None:

@@ -39,9 +39,9 @@ class Account:
     def __init__(self, endpoint: str) -> None:
         self.endpoint = endpoint
         connections = Connections(REGION)
-        up = functools.partial(account.up, connections, WORK, REGION, OWNER[clients.OWNER], ["m6i.large"])
+        up = functools.partial(account.up, connections, WORK, OWNER[clients.OWNER], ["m6i.large"])
         server.made_once(endpoint, "account", up)
-        found = account.find(connections, WORK, REGION)
+        found = account.find(connections, WORK)
         assert found is not None
         self.made = found
         self.image = regions.ami(connections, REGION, "al2023", "x86_64", False).image_id
@@ -200,10 +200,10 @@ def test_keeper_may_deploy_all_but_the_boundary(there: Account, keeper: Any, mon
     connections = Connections(REGION)
 
     def up(work: S3Uri, types: list[str]) -> Callable[[], Any]:
-        return lambda: account.up(connections, work, REGION, OWNER[clients.OWNER], types)
+        return lambda: account.up(connections, work, OWNER[clients.OWNER], types)
 
     def down() -> None:
-        account.down(connections, WORK, REGION, OWNER[clients.OWNER], results_too=True)
+        account.down(connections, WORK, OWNER[clients.OWNER], results_too=True)
 
     assert keeper(up(WORK, ["m6i.large"])) == []
     assert set(keeper(up(WORK, ["m6i.xlarge"]))) == {"iam:CreatePolicyVersion"}

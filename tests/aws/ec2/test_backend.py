@@ -25,7 +25,7 @@ from harness.pricing import instances
 from harness.remote.backend import ENDED, RUNNING, UNKNOWN, WAITING, LaunchRefused
 from harness.remote.records import Launch, PlannedPart, RemoteRun, ShippedInput
 from tests.aws import server
-from tests.aws.ec2.conftest import WORK, Field, launched_and_terminated
+from tests.aws.ec2.conftest import WORK, Field, launched_and_terminated, rented
 from tests.aws.ec2.faults import Injected
 from tests.aws.server import REGION
 
@@ -72,7 +72,7 @@ def launched(plain: Field) -> Iterator[Launched]:
     """After every test all that was launched is ended, and nothing is left."""
     connections = Connections(REGION)
     Objects(connections, WORK).ask_time()
-    backend = Ec2Backend(plain.request(), connections)
+    backend = rented(plain.request(connections))
     yield Launched(plain, connections, backend, at=round(connections.clock.now))
     ids = [each.instance_id for each in ec2_instances.find(connections, REGION) if each.alive]
     ec2_instances.end(connections, REGION, ids)
@@ -130,7 +130,7 @@ def test_a_network_interface_goes_with_its_instance(launched: Launched) -> None:
 
 def test_an_instance_has_an_address_where_the_subnet_gives_none(launched: Launched) -> None:
     client = boto3.client("ec2", region_name=REGION)
-    for subnet in ec2_instances.subnets(launched.connections, REGION):
+    for subnet in ec2_instances.subnets(launched.connections):
         client.modify_subnet_attribute(SubnetId=subnet.subnet_id, MapPublicIpOnLaunch={"Value": False})
     assert described(launched.begin()()[-1].machine)["PublicIpAddress"]
 
@@ -191,7 +191,7 @@ def test_request_without_capacity_is_repeated_once_at_most(launched: Launched) -
     launched.begin()
     with pytest.raises(LaunchRefused, match="InsufficientInstanceCapacity"):
         launched()
-    assert len(sent) <= 2 * len(ec2_instances.subnets(launched.connections, REGION))
+    assert len(sent) <= 2 * len(ec2_instances.subnets(launched.connections))
 
 
 @pytest.mark.parametrize(

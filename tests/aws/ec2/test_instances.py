@@ -35,23 +35,23 @@ def test_an_image_is_found_by_a_public_parameter(
     events = connections.client("ssm", REGION).meta.events
     events.register("provide-client-params.ssm.GetParameter", lambda params, **_: names.append(params["Name"]))
     with suppress(UsageError):  # moto has none of Debian's
-        ec2_instances.ami(connections, REGION, system, architecture, gpus)
+        ec2_instances.ami(connections, system, architecture, gpus)
     assert names == [name]
 
 
 def test_gpu_image_for_arm64_is_refused() -> None:
     """amazon-ecs-ami builds al2023gpu for x86_64 alone."""
     with pytest.raises(UsageError, match="no Amazon Linux 2023 with NVIDIA's driver for arm64; choose an x86_64 type"):
-        ec2_instances.ami(Connections(REGION), REGION, "al2023", "arm64", True)
+        ec2_instances.ami(Connections(REGION), "al2023", "arm64", True)
 
 
 def test_machine_images_are_found_for_each_architecture(aws: str) -> None:
     connections = Connections(REGION)
-    found = ec2_instances.ami(connections, REGION, "al2023", "arm64", False)
+    found = ec2_instances.ami(connections, "al2023", "arm64", False)
     assert found.root_device == "/dev/xvda" and found.least_gib > 0
-    assert ec2_instances.ami(connections, REGION, "al2023", "x86_64", True).image_id != found.image_id
+    assert ec2_instances.ami(connections, "al2023", "x86_64", True).image_id != found.image_id
     # moto has none of Debian's.
     with pytest.raises(UsageError, match="no machine image /aws/service/debian"):
-        ec2_instances.ami(connections, REGION, "debian-12", "x86_64", False)
+        ec2_instances.ami(connections, "debian-12", "x86_64", False)
 
     assert launched_and_terminated() == (0, 0)

@@ -27,9 +27,9 @@ NAME = account.stack_name(WORK, REGION)
 @pytest.fixture
 def made(aws: str) -> account.Account:
     connections = Connections(REGION)
-    up = functools.partial(account.up, connections, WORK, REGION, "0123456789ab", ["m6i.large"])
+    up = functools.partial(account.up, connections, WORK, "0123456789ab", ["m6i.large"])
     server.made_once(aws, "account", up)
-    found = account.find(connections, WORK, REGION)
+    found = account.find(connections, WORK)
     assert found is not None
     return found
 
@@ -153,14 +153,14 @@ def test_function_uses_exactly_the_rights_of_its_role(aws: str, made: account.Ac
 
 def test_nothing_is_launched_where_the_rule_is_missing_or_disabled(aws: str, made: account.Account) -> None:
     connections = Connections(REGION)
-    account.check_reaper(connections, REGION, made)
+    account.check_reaper(connections, made)
     events = boto3.client("events", region_name=REGION)
     events.disable_rule(Name=made.reaper_rule)
     assert not reaper.tick(aws, WORK)
     with pytest.raises(UsageError, match=rf"{made.reaper_rule}.*is disabled"):
-        account.check_reaper(connections, REGION, made)
+        account.check_reaper(connections, made)
     events.remove_targets(Rule=made.reaper_rule, Ids=["reaper"])
     events.delete_rule(Name=made.reaper_rule)
     assert not reaper.tick(aws, WORK)
     with pytest.raises(UsageError, match=r"is missing.*harness ec2 template"):
-        account.check_reaper(connections, REGION, made)
+        account.check_reaper(connections, made)

@@ -20,14 +20,24 @@ import pytest
 from harness.aws import clients, rental
 from harness.aws.clients import Connections, S3Uri
 from harness.aws.ec2 import account, backend, instances
-from harness.aws.ec2.backend import Ec2Backend
+from harness.aws.objects import Objects
 from harness.driver.records import Outcome
 from harness.errors import RemoteError, UsageError
 from harness.pricing.prices import snapshot
 from harness.remote import partition
 from harness.remote.journal import Journal
 from tests.aws import reaper, server
-from tests.aws.ec2.conftest import PROFILES, QUICK, SPEED, TYPES, WORK, Field, launched_and_terminated, lines
+from tests.aws.ec2.conftest import (
+    PROFILES,
+    QUICK,
+    SPEED,
+    TYPES,
+    WORK,
+    Field,
+    launched_and_terminated,
+    lines,
+    run_rented,
+)
 from tests.aws.ec2.fake_workers import MUTE, FakeWorkers
 from tests.aws.ec2.faults import Injected
 from tests.aws.server import REGION
@@ -157,9 +167,9 @@ def test_second_command_in_another_region_names_the_runs_region(plain: Field) ->
             patch.setattr(rental.prices, "snapshot", lambda **_: snapshot(region=f"aws/{REGION}", term="on-demand"))
             patch.setattr(rental.prices, "storage_price", lambda *_: SimpleNamespace(usd_per_gib_month=0.08))
             for dry_run in (True, False):
-                request = replace(plain.request(), region="us-west-2", dry_run=dry_run)
+                request = plain.request(Connections("us-west-2"), dry_run=dry_run)
                 with pytest.raises(UsageError, match=f"is open in {REGION}; give --region {REGION}"):
-                    rental.run(request, Connections("us-west-2"), plain.client(), Ec2Backend)
+                    run_rented(request, plain.client())
         released(workers)
         plain.run()
     whole(plain)
@@ -179,7 +189,7 @@ def test_other_options_do_not_resume_an_open_run(plain: Field) -> None:
         request = plain.request()
         some = replace(request, options=replace(request.options, only="planted/*"))
         with pytest.raises(UsageError, match="--only"):
-            rental.run(some, Connections(REGION), plain.client(), Ec2Backend)
+            run_rented(some, plain.client())
         plain.run()
     whole(plain)
 
@@ -246,11 +256,9 @@ def journal_of(plain: Field) -> Journal:
 
 
 def test_run_is_refused_without_the_account_stack(plain: Field) -> None:
-    request = plain.request()
+    request = replace(plain.request(), work=Objects(Connections(REGION), S3Uri("harness-work", "other")))
     with pytest.raises(UsageError, match=r"not there yet: .*`harness ec2 up s3://harness-work/other"):
-        rental.run(
-            replace(request, work=S3Uri("harness-work", "other")), Connections(REGION), plain.client(), Ec2Backend
-        )
+        run_rented(request, plain.client())
     assert launched_and_terminated() == (0, 0)
 
 
@@ -262,9 +270,9 @@ def test_finished_jobs_are_fetched_after_the_stack_was_made_again_and_while_the_
             time.sleep(0.05)
     assert plain.stored == []
     connections = Connections(REGION)
-    account.down(connections, WORK, REGION, "0123456789ab", results_too=False)
-    account.up(connections, WORK, REGION, "0123456789ab", TYPES)
-    found = account.find(connections, WORK, REGION)
+    account.down(connections, WORK, "0123456789ab", results_too=False)
+    account.up(connections, WORK, "0123456789ab", TYPES)
+    found = account.find(connections, WORK)
     assert found is not None
     boto3.client("events", region_name=REGION).disable_rule(Name=found.reaper_rule)
     plain.run()
