@@ -11,14 +11,12 @@ import logging
 import os
 import socket
 import ssl
-import subprocess
-import sys
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter_ns
+from typing import IO
 
 from harness.driver.output import MEASUREMENT
 from harness.driver.records import Cpuset, EffectiveEnvelope, Envelope, Outcome, digest
@@ -31,7 +29,6 @@ from harness.launch.monitor.sources import JobSource, ProcessSource
 from harness.launch.monitor.traces import CounterReading
 from harness.launch.observation import ObservedJob
 from harness.launch.service_address import INDEX, PORTS, cannot_ask, is_local, parsed
-from harness.launch.watch import CanaryLog
 from harness.progress import Progress, task
 from harness.results.isolation import ATTACHED
 from harness.results.schema import Placement
@@ -170,8 +167,8 @@ class AttachedLauncher(process.ProcessLauncher):
         with cpu_placement.placed(1) as own, (job.folder / "log").open("w+b") as printed:
             placement = Placement((), (), None, own.harness_cpus, apart=True, client_cpus=own.cpus)
             with host.aside(placement):
-                seen = ObservedJob(job, placement, _NoCanary(), None, None, None)
-                stopped, exit_code = self._follow(job, placement, seen, printed.fileno(), progress)
+                seen = ObservedJob(job, placement)  # this machine's speed says nothing of the service's
+                stopped, exit_code = self._follow(job, placement, seen, printed, progress)
             self._credentials.hide_files(job.out)
             if stopped:
                 stopped = replace(stopped, detail=self._credentials.hide(stopped.detail))
@@ -179,7 +176,7 @@ class AttachedLauncher(process.ProcessLauncher):
         return replace(ended, server=_unknown())
 
     def _follow(
-        self, job: LaunchRequest, placement: Placement, seen: ObservedJob, output: int, progress: Progress
+        self, job: LaunchRequest, placement: Placement, seen: ObservedJob, printed: IO[bytes], progress: Progress
     ) -> tuple[StopReason | None, int | None]:
         """Start the child, follow it to its end, and leave none of it; return why it was stopped, and its exit code."""
         client = Envelope("client", len(placement.client_cpus), _CLIENT_BYTES)
@@ -189,28 +186,14 @@ class AttachedLauncher(process.ProcessLauncher):
         def report(done: int, total: int = 0, phase: str = "", /) -> None:
             progress(done, total, self._credentials.hide(phase))
 
-        seen.begin()
-        child = subprocess.Popen(
-            self.command([self._python or sys.executable, "-c", process.start(placement.client_cpus)]),
-            env=self._environment(made),
-            cwd=made.out,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        ended = threading.Event()
-        threading.Thread(target=process.wait, args=(child, ended), daemon=True, name="child-wait").start()
-        with seen.sampling(lambda _: _ClientSource(child.pid)):
-            try:
-                stopped = None
-                if job.spec.kind != "remove":
-                    # The load counts from here, after the client's imports.
-                    stopped = seen.reach("build" if job.spec.kind == "build" else "load", ended)
-                    job.tell_server_started(perf_counter_ns())
-                stopped = stopped or seen.follow(ended, report)
-            finally:
-                process.kill_group(child)
+        code = process.start(placement.client_cpus)
+        with self._running(made, code, printed, seen, _ClientSource) as (child, ended):
+            stopped = None
+            if job.spec.kind != "remove":
+                # The load counts from here, after the client's imports.
+                stopped = seen.reach("build" if job.spec.kind == "build" else "load", ended)
+                job.tell_server_started(perf_counter_ns())
+            stopped = stopped or seen.follow(ended, report)
         return stopped, child.returncode
 
     def _printed(self, descriptor: int) -> bytes:
@@ -224,16 +207,6 @@ class AttachedLauncher(process.ProcessLauncher):
         if (self.service_url or "").startswith("postgresql:") and not is_local(self.service_url or ""):
             more |= {"PGSSLMODE": "verify-full", "PGSSLROOTCERT": more.get("SSL_CERT_FILE", "system")}
         return {**super()._environment(job), RUNS_VARIABLE: "1", **more, **self._credentials.values}
-
-
-class _NoCanary(CanaryLog):
-    """A log without readings: this machine's speed says nothing of the service's."""
-
-    def __init__(self) -> None:
-        self.taken = []
-
-    def take(self, when: str) -> None:
-        """Take none."""
 
 
 class _ClientSource(JobSource):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
@@ -130,6 +129,4 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     child.terminate()
     with suppress(subprocess.TimeoutExpired):
         child.wait(_END_S)
-    with suppress(ProcessLookupError):  # all ended by themselves
-        os.killpg(child.pid, signal.SIGKILL)
-    child.wait()
+    child_process.kill_group(child)

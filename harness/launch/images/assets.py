@@ -360,10 +360,9 @@ def run_pip(*arguments: str) -> str | None:
     """
     # Without the working directory: a file `pip.py` there would be run in place of pip.
     command = [sys.executable, "-P", "-m", "pip", "--disable-pip-version-check", *arguments]
-    environment = child_process.environment(*child_process.PIP)
     # pip takes the requirement `x==1.zip` for a file of its folder, and builds it; so its folder is empty.
     with filesystem.temporary_folder("pip") as empty:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=empty)
+        done = child_process.run(command, *child_process.PIP, cwd=empty)
     if done.returncode == 0:
         return None
     filesystem.raise_if_disk_full(f"pip {arguments[0]}", done.stderr)
@@ -377,18 +376,16 @@ def run_pip(*arguments: str) -> str | None:
 def _quiet_python(script: str, arguments: list[str], timeout_s: float | None) -> str | None:
     """Run a script in this Python without output; return ``None`` if it succeeded in time, else its error."""
     quiet = {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
-    environment = child_process.environment(*child_process.HUB, **quiet)
     command = [sys.executable, "-P", "-c", script, *arguments]
     try:
-        done = subprocess.run(command, capture_output=True, timeout=timeout_s, env=environment, check=False)
+        done = child_process.run(command, *child_process.HUB, timeout_s=timeout_s, **quiet)
     except subprocess.TimeoutExpired:
         return f"no answer in {timeout_s:g} s"
     if not done.returncode:
         return None
-    errors = done.stderr.decode("utf-8", "replace")
-    filesystem.raise_if_disk_full("the model hub's download", errors)
+    filesystem.raise_if_disk_full("the model hub's download", done.stderr)
     # A traceback's line begins with the error's class; texts of several lines follow it.
-    lines = [line for line in errors.splitlines() if _ERROR_LINE.match(line)]
+    lines = [line for line in done.stderr.splitlines() if _ERROR_LINE.match(line)]
     return one_line(lines[-1] if lines else f"exit code {done.returncode}", MAX_TEXT)
 
 

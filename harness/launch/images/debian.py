@@ -12,7 +12,6 @@ import logging
 import os
 import re
 import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, urlsplit
@@ -118,10 +117,8 @@ def _of_apt() -> list[str]:
     if shutil.which("apt-get") is None:
         return []
     command = ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Origin: Debian", "Label: Debian"]
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env=child_process.environment(*child_process.NETWORK)
-    )
-    return [line.rstrip("/") for line in done.stdout.splitlines()[:1] if urlsplit(line).scheme in ("http", "https")]
+    listed = child_process.run(command, *child_process.NETWORK).stdout.splitlines()
+    return [line.rstrip("/") for line in listed[:1] if urlsplit(line).scheme in ("http", "https")]
 
 
 def _from_mirror(mirror: str, packages: list[Package], folder: Path) -> tuple[list[Package], str]:

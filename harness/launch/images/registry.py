@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -265,12 +264,11 @@ def _pieces(answer: requests.Response, most_bytes: int) -> Iterator[bytes]:
 def _settings() -> _Settings:
     """Ask pip how the user has configured it."""
     command = [sys.executable, "-P", "-m", "pip", "--disable-pip-version-check", "config", "list"]
-    environment = child_process.environment(*child_process.PIP)
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    listed = child_process.run(command, *child_process.PIP).stdout
     found: dict[str, str] = {}
     # Of one key, variables outrank the section of the command, which outranks `global`.
     for section in ("global", "download", ":env:"):
-        for key, value in re.findall(rf"^{section}\.([a-z-]+)=(.*)$", done.stdout, re.MULTILINE):
+        for key, value in re.findall(rf"^{section}\.([a-z-]+)=(.*)$", listed, re.MULTILINE):
             found[key] = str(ast.literal_eval(value))
     indexes = (
         [] if _on(found.get("no-index")) else [found.get("index-url", INDEX), *found.get("extra-index-url", "").split()]

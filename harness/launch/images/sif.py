@@ -6,8 +6,6 @@ Each file has a record, a small JSON file with its name; the two are copied toge
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
 import subprocess
 from contextlib import closing
 from dataclasses import dataclass
@@ -191,9 +189,7 @@ def _build(system_name: str, archive: Path, target: Path, scratch: Path) -> None
     try:
         output = child.communicate()[0].decode("utf-8", "replace")
     finally:
-        with contextlib.suppress(ProcessLookupError):  # all ended by themselves
-            os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
+        child_process.kill_group(child)
     if child.returncode or not target.is_file():
         filesystem.raise_if_disk_full(what, output)
         lines = [line for line in output.splitlines() if line.strip()]
