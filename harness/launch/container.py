@@ -152,12 +152,12 @@ class JobContainer:
 
     def __init__(self, container: Container) -> None:
         self._container = container
-        self._waiting: ContainerWait | None = None
+        self._engine_lost = False
         self.id = str(container.id)
+        self.ended = threading.Event()  # also when the engine goes away
         self.group: cgroup.Cgroup | None = None  # once it has started, where the host shows its cgroup
-        self.started_ns = (
-            0  # when its process started, on the monotonic clock; without its cgroup, when it was asked to
-        )
+        # When its process started, on the monotonic clock; without its cgroup, when it was asked to.
+        self.started_ns = 0
 
     def start(self, also: threading.Event | None = None) -> StopReason | None:
         """Start it; return why the engine does not.  Its end sets ``also`` too."""
@@ -173,7 +173,7 @@ class JobContainer:
                     Outcome.CRASH, f"the image does not start: {' '.join(str(error.explanation).split())[-300:]}"
                 )
             return refused(error)
-        self._waiting = ContainerWait(self._container, also)
+        threading.Thread(target=self._wait, args=(also,), daemon=True, name="container-wait").start()
         self._container.reload()
         pid = self._container.attrs["State"]["Pid"]
         membership = (read_text(Path(f"/proc/{pid}/cgroup")) or "") if pid else ""
@@ -184,11 +184,16 @@ class JobContainer:
                 self.started_ns = max(self.started_ns, time.perf_counter_ns() - round(age_s * 1e9))
         return None
 
-    @property
-    def ended(self) -> threading.Event:
-        """The event of its end, once it has started."""
-        assert self._waiting is not None, "start comes before it"
-        return self._waiting.ended
+    def _wait(self, also: threading.Event | None) -> None:
+        """Wait for its end through one open request, which costs the measured CPUs nothing."""
+        try:
+            self._container.wait(timeout=None)
+        except (DockerException, requests.RequestException):
+            self._engine_lost = True
+        finally:
+            self.ended.set()
+            if also:
+                also.set()
 
     def source(self, placement: Placement, read: ReadFile) -> JobSource:
         """Return the source of its counters, where the host shows its cgroup."""
@@ -208,8 +213,15 @@ class JobContainer:
         Raises:
             EngineError: the engine went away and took its containers down, so their end says nothing about the job.
         """
-        assert self._waiting is not None, "start comes before it"
-        self._waiting.result()
+        if not self.ended.wait(_KILL_S):
+            raise EngineError(
+                f"the Docker engine did not end a container within {_KILL_S} s; see `harness doctor`, then run again"
+            )
+        if self._engine_lost:
+            raise EngineError(
+                "the Docker engine went away while a job ran; see that it is back (`harness doctor`), then run again: "
+                "what was finished is kept, and what is left of the job is removed"
+            )
         self._container.reload()
         state = self._container.attrs["State"]
         # The engine keeps no more of it than `create_arguments` allows.
@@ -288,41 +300,3 @@ def _deferred_interrupts() -> Iterator[None]:
             signal.signal(number, handler)
     if received:
         raise KeyboardInterrupt
-
-
-class ContainerWait(threading.Thread):
-    """A wait for a container's end through one open request, which costs the measured CPUs nothing."""
-
-    def __init__(self, container: Container, also: threading.Event | None = None) -> None:
-        super().__init__(daemon=True, name="container-wait")
-        self._container = container
-        self._broken = False
-        self.ended, self._also = threading.Event(), also
-        self.start()
-
-    def run(self) -> None:
-        """Block until the container ends or the engine goes away."""
-        try:
-            self._container.wait(timeout=None)
-        except (DockerException, requests.RequestException):
-            self._broken = True
-        finally:
-            self.ended.set()
-            if self._also:
-                self._also.set()
-
-    def result(self) -> None:
-        """Return when the container has ended.
-
-        Raises:
-            EngineError: the engine went away and took its containers down, so their end says nothing about the job.
-        """
-        if not self.ended.wait(_KILL_S):
-            raise EngineError(
-                f"the Docker engine did not end a container within {_KILL_S} s; see `harness doctor`, then run again"
-            )
-        if self._broken:
-            raise EngineError(
-                "the Docker engine went away while a job ran; see that it is back (`harness doctor`), then run again: "
-                "what was finished is kept, and what is left of the job is removed"
-            )

@@ -21,7 +21,7 @@ from harness.errors import EngineError, ImageError
 from harness.launch import container as container_launch
 from harness.launch import container as module
 from harness.launch import limits
-from harness.launch.container import LOG_BYTES, ContainerWait, create_arguments, group_of
+from harness.launch.container import LOG_BYTES, JobContainer, create_arguments, group_of
 from harness.launch.docker import DockerLauncher
 from harness.launch.limits import limit_change, limit_mismatch
 from harness.progress import silent
@@ -129,8 +129,10 @@ def test_engine_that_does_not_end_a_container_in_time_is_an_error(monkeypatch: p
     container = Scripted()
     monkeypatch.setattr(container, "wait", lambda timeout: hung.wait(30))
     monkeypatch.setattr(container_launch, "_KILL_S", 0.1)
+    made = JobContainer(container)
+    made.start()
     with pytest.raises(EngineError, match="did not end a container"):
-        ContainerWait(container).result()
+        made.result()
     hung.set()
 
 
