@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 import re
-import resource
 import secrets
 import signal
 import threading
@@ -28,6 +27,7 @@ from harness.driver.procfs import ReadFile, read_text
 from harness.driver.records import Outcome
 from harness.errors import EngineError, ImageError
 from harness.filesystem import this_process
+from harness.launch import podman
 from harness.launch.base import LaunchRequest, Prepared, StopReason, thread_environment
 from harness.launch.connection import engine_errors
 from harness.launch.images import emulation, platforms
@@ -53,16 +53,12 @@ _SCRATCH_BYTES = 64 << 20
 SCRATCH = f"rw,noexec,nosuid,nodev,size={_SCRATCH_BYTES},mode=1777"
 
 
-# Open files and processes of a job in Podman, at most.  Podman asks for a million, which few users may have.
-_PODMAN_ULIMITS = {"nofile": (resource.RLIMIT_NOFILE, 1 << 16), "nproc": (resource.RLIMIT_NPROC, 1 << 15)}
-
-
 def name_of(job: LaunchRequest) -> str:
     """Return the beginning of the names of a job's containers, which may not contain the sign of a version."""
     return f"harness-{re.sub(r'[^A-Za-z0-9_.-]', '_', job.spec.system)}-{job.spec.kind}-"
 
 
-def create_arguments(job: LaunchRequest, placement: Placement, *, podman: bool = False) -> dict[str, Any]:
+def create_arguments(job: LaunchRequest, placement: Placement) -> dict[str, Any]:
     """Return an envelope's limits as arguments of the engine's create call (measuring rules 1, 2, 3, 5)."""
     envelope = job.spec.envelope
     mounts = [
@@ -75,10 +71,6 @@ def create_arguments(job: LaunchRequest, placement: Placement, *, podman: bool =
     if not job.may_write_index:  # each file at most as large as all output; an index may be large
         most_bytes = max_output_bytes(job.spec)
         ulimits.append(Ulimit(name="fsize", soft=most_bytes, hard=most_bytes))
-    for name, (number, most) in _PODMAN_ULIMITS.items() if podman else ():
-        own = resource.getrlimit(number)[1]
-        limit = most if own == resource.RLIM_INFINITY else min(own, most)
-        ulimits.append(Ulimit(name=name, soft=limit, hard=limit))
     gpus = [str(index) for index in range(envelope.gpus)]
     return {
         "image": job.prepared.reference,
@@ -231,7 +223,14 @@ class JobContainer:
 
 @contextmanager
 def created(client: docker.DockerClient, arguments: Mapping[str, Any]) -> Iterator[JobContainer]:
-    """Create a job's container; remove it at the end, also after an error."""
+    """Create a job's container; remove it at the end, also after an error.
+
+    Args:
+        client: the engine.
+        arguments: as :func:`create_arguments` returns them.
+    """
+    if podman.is_engine(client):
+        arguments = {**arguments, "ulimits": [*arguments["ulimits"], *podman.ulimits()]}
     with _deferred_interrupts():  # else a container could stay for ever
         container = client.containers.create(**arguments)
     try:

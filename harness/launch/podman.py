@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import resource
 import shutil
 import subprocess
 import tempfile
@@ -16,6 +17,7 @@ from typing import Any
 import docker
 import requests
 from docker.errors import DockerException
+from docker.types import Ulimit
 
 from harness import child_process
 from harness.driver import cgroup
@@ -28,6 +30,8 @@ from harness.untrusted import one_line
 _START_S = 30.0
 _END_S = 10.0
 _POLL_S = 0.1
+# Open files and processes of a job, at most.  Podman asks for a million, which few users may have.
+_ULIMITS = {"nofile": (resource.RLIMIT_NOFILE, 1 << 16), "nproc": (resource.RLIMIT_NPROC, 1 << 15)}
 _INSTALL = "install it (Debian: apt-get install podman), or leave --builder out where a Docker engine answers"
 
 
@@ -45,6 +49,14 @@ def is_engine(client: docker.DockerClient) -> bool:
 def name(info: Mapping[str, Any]) -> str:
     """Return the engine's name, by its answer to ``info``: Podman says which builder it has."""
     return "Podman" if "BuildahVersion" in info else "Docker"
+
+
+def ulimits() -> Iterator[Ulimit]:
+    """Yield the limits that a container needs in Podman, in addition to a job's own."""
+    for name, (number, most) in _ULIMITS.items():
+        own = resource.getrlimit(number)[1]
+        limit = most if own == resource.RLIM_INFINITY else min(own, most)
+        yield Ulimit(name=name, soft=limit, hard=limit)
 
 
 def check_limits(info: Mapping[str, Any], root: Path = cgroup.ROOT, user: int | None = None) -> Check | None:

@@ -28,7 +28,7 @@ class Stage:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.happened, self.prepared = folder, [], 0
-        (folder / "out").mkdir()
+        (folder / "out").mkdir(parents=True)
         self.job = LaunchRequest(
             replace(FULL_SPEC, pause=True, trials=5), PREPARED, folder, folder, folder, Limits(60, 60, 60, 60)
         )

@@ -375,10 +375,15 @@ def run_pip(*arguments: str) -> str | None:
 
 def _quiet_python(script: str, arguments: list[str], timeout_s: float | None) -> str | None:
     """Run a script in this Python without output; return ``None`` if it succeeded in time, else its error."""
-    quiet = {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
     command = [sys.executable, "-P", "-c", script, *arguments]
     try:
-        done = child_process.run(command, *child_process.HUB, timeout_s=timeout_s, **quiet)
+        done = child_process.run(
+            command,
+            *child_process.HUB,
+            timeout_s=timeout_s,
+            HF_HUB_DISABLE_PROGRESS_BARS="1",
+            HF_HUB_DISABLE_TELEMETRY="1",
+        )
     except subprocess.TimeoutExpired:
         return f"no answer in {timeout_s:g} s"
     if not done.returncode:
