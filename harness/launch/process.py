@@ -122,7 +122,7 @@ class ProcessLauncher(Launcher):
             (partial / name).parent.mkdir(parents=True, exist_ok=True)
             (partial / name).write_bytes(content if isinstance(content, bytes) else content.read_bytes())
         lean = system.lean and system.prepare_lean
-        needed = recipes.packages(system, lean=True) if lean else system.shared_locks
+        needed = recipes.needed(system.shared_locks, system, lean=True) if lean else system.shared_locks
         self._install(system, [*needed.values(), system.lock], partial / "packages")
         shutil.copytree(files, partial / "assets")
         if system.prepare and system.assets and self._make_ready(system, partial, whole=not lean) == WHOLE_ENGINE:

@@ -254,11 +254,10 @@ class ImageBuilder:
         system = target.system
         fetched = {
             lock: assets.wheels(lock, system.extra_indexes, self._cache, system.platform)
-            for lock in (*recipes.packages(system, lean=target.lean).values(), system.lock)
+            for lock in (*recipes.needed(system.shared_locks, system, lean=target.lean).values(), system.lock)
         }
-        fetched |= {
-            lock: debian.fetch(lock, self._cache) for lock in recipes.debian_packages(system, lean=target.lean).values()
-        }
+        debs = recipes.needed(system.debian_locks, system, lean=target.lean)
+        fetched |= {lock: debian.fetch(lock, self._cache) for lock in debs.values()}
         files = self._assets(system.engine, system.engine_assets)
         names = ("base", "toolchain") if system.toolchain else ("base",)
         with engine_errors():
