@@ -261,11 +261,11 @@ class ImageBuilder:
         files = self._assets(system.engine, system.engine_assets)
         names = ("base", "toolchain") if system.toolchain else ("base",)
         with engine_errors():
-            bases = {
+            arguments = {
                 name.upper(): base_image.ensure(self._client, self._cache, name, system.platform) for name in names
             }
-
-        arguments = {**bases, "STAGE": "lean"} if target.lean else bases
+        if target.lean:
+            arguments["STAGE"] = "lean"
 
         def write_context(packed: IO[bytes]) -> None:
             recipes.write_engine_context(packed, system, fetched, files, arguments)
