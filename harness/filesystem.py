@@ -202,6 +202,18 @@ def scratch_folder(parent: Path, name: str) -> Iterator[Path]:
 
 
 @contextmanager
+def fresh_folder(target: Path) -> Iterator[Path]:
+    """Yield an empty folder that replaces ``target`` in one step if the block ends well."""
+    with scratch_folder(target.parent, target.name) as scratch:
+        fresh = scratch / "fresh"
+        fresh.mkdir()
+        yield fresh
+        if target.exists():
+            target.rename(scratch / "old")
+        fresh.rename(target)
+
+
+@contextmanager
 def temporary_folder(kind: str) -> Iterator[Path]:
     """Yield an empty folder among the host's temporary files and remove it afterwards."""
     with scratch_folder(Path(tempfile.gettempdir()), _TEMPORARY_PREFIX + kind) as folder:

@@ -19,10 +19,10 @@ from time import perf_counter_ns
 from typing import IO
 
 from harness.driver.output import MEASUREMENT
-from harness.driver.records import Cpuset, EffectiveEnvelope, Envelope, Outcome, digest
+from harness.driver.records import EffectiveEnvelope, Envelope, Outcome, digest
 from harness.errors import EngineError, UsageError
 from harness.launch import cpu_placement, host, process
-from harness.launch.base import LaunchEnd, LaunchRequest, Limits, Prepared, StopReason
+from harness.launch.base import LOG_BYTES, LaunchEnd, LaunchRequest, Limits, Prepared, StopReason
 from harness.launch.credentials import Credentials
 from harness.launch.images.systems import System
 from harness.launch.monitor.sources import JobSource, ProcessSource
@@ -39,8 +39,7 @@ log = logging.getLogger(__name__)
 # Tells the client that its server runs already: it asks once whether it answers, and does not wait for it.
 RUNS_VARIABLE = "HARNESS_SERVICE_RUNS"
 _REACH_S, _REMOVE_S = 10.0, 120.0
-_CLIENT_BYTES = 2 << 30
-_LOG_BYTES, _CUT_BYTES = 10 << 20, 64 << 10
+_CUT_BYTES = 64 << 10
 _MOST_MEASUREMENT_BYTES = 1 << 20
 # Certificates of an own authority, as OpenSSL finds them.
 _AUTHORITIES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
@@ -179,9 +178,7 @@ class AttachedLauncher(process.ProcessLauncher):
         self, job: LaunchRequest, placement: Placement, seen: ObservedJob, printed: IO[bytes], progress: Progress
     ) -> tuple[StopReason | None, int | None]:
         """Start the child, follow it to its end, and leave none of it; return why it was stopped, and its exit code."""
-        client = Envelope("client", len(placement.client_cpus), _CLIENT_BYTES)
-        made = replace(job, spec=replace(job.spec, envelope=client))
-        made.write_spec(Cpuset(placement.client_cpus))
+        made = job.for_client(placement.client_cpus)
 
         def report(done: int, total: int = 0, phase: str = "", /) -> None:
             progress(done, total, self._credentials.hide(phase))
@@ -191,14 +188,14 @@ class AttachedLauncher(process.ProcessLauncher):
             stopped = None
             if job.spec.kind != "remove":
                 # The load counts from here, after the client's imports.
-                stopped = seen.reach("build" if job.spec.kind == "build" else "load", ended)
+                stopped = seen.reach_load(ended)
                 job.tell_server_started(perf_counter_ns())
             stopped = stopped or seen.follow(ended, report)
         return stopped, child.returncode
 
     def _printed(self, descriptor: int) -> bytes:
         """Return the end of what a child printed, without the values of credentials."""
-        size, most = os.fstat(descriptor).st_size, _LOG_BYTES + _CUT_BYTES
+        size, most = os.fstat(descriptor).st_size, LOG_BYTES + _CUT_BYTES
         text = self._credentials.hide_bytes(os.pread(descriptor, most, max(0, size - most)))
         return text[_CUT_BYTES:] if size > most else text  # a value may be cut at its beginning
 

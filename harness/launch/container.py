@@ -28,7 +28,7 @@ from harness.driver.records import Outcome
 from harness.errors import EngineError, ImageError
 from harness.filesystem import this_process
 from harness.launch import podman
-from harness.launch.base import LaunchRequest, Prepared, StopReason, thread_environment
+from harness.launch.base import LOG_BYTES, LaunchRequest, Prepared, StopReason, thread_environment
 from harness.launch.connection import engine_errors
 from harness.launch.images import emulation, platforms
 from harness.launch.monitor import kernel_log
@@ -48,7 +48,6 @@ _REMOVED = ("is already in progress", "no such container", "no container with")
 LABEL = "ir-harness.owner"
 # A user that exists in no image: nothing in the image belongs to it.
 NOBODY = 65532
-LOG_BYTES = 10 << 20
 _SCRATCH_BYTES = 64 << 20
 SCRATCH = f"rw,noexec,nosuid,nodev,size={_SCRATCH_BYTES},mode=1777"
 
@@ -243,9 +242,8 @@ def created(client: docker.DockerClient, arguments: Mapping[str, Any]) -> Iterat
 
 
 def open_to_job_user(job: LaunchRequest) -> None:
-    """Let the job's user read its spec and write its ``out/``: our umask may forbid both."""
+    """Let the job's user enter its folder and write its ``out/``: our umask may forbid both."""
     job.folder.chmod(0o755)
-    (job.folder / "spec.json").chmod(0o644)
     for folder in [job.out, *([job.index_dir] if job.may_write_index else [])]:
         folder.chmod(0o755)
         if os.getuid() == 0:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Self
 
 from harness.driver.procfs import format_list, parse_list
+from harness.launch.base import LOG_BYTES
 
 # What a scheduler may take to start a step on a node that is busy with the end of another.
 START_S = 120.0
@@ -62,7 +63,6 @@ class Gate:
         job: the job's command.
         environment: of both.
         most_bytes: of each file that the job writes; None: any.
-        log_bytes: the last bytes of its output that are kept.
 
     Raises:
         GateClosed: it did not start.
@@ -76,7 +76,6 @@ class Gate:
         environment: Mapping[str, str],
         *,
         most_bytes: int | None = None,
-        log_bytes: int = 10 << 20,
     ) -> None:
         self.ended = threading.Event()
         self.code: int | None = None
@@ -86,7 +85,7 @@ class Gate:
         shell = ["sh", "-c", _SHELL, "gate", str(self._pipe), str(blocks), *job]
         self._command = [sys.executable, "-I", "-c", _WITH_PARENT, str(os.getpid()), *holder, *shell]
         self._environment = dict(environment)
-        self._log, self._log_bytes = bytearray(), log_bytes
+        self._log = bytearray()
         self._log_thread = threading.Thread(target=self._read_log, name="gate-log", daemon=True)
         self._log_thread.start()
         self._hello, self._words = threading.Event(), ""
@@ -133,7 +132,7 @@ class Gate:
     def log(self) -> bytes:
         """Return the last output of the job, which has ended."""
         self._log_thread.join(_END_S)
-        return bytes(self._log[-self._log_bytes :])
+        return bytes(self._log[-LOG_BYTES:])
 
     def words(self) -> str:
         """Return what the holder has said on its error output."""
@@ -165,8 +164,8 @@ class Gate:
         with contextlib.suppress(OSError), self._pipe.open("rb", buffering=0) as pipe:
             while chunk := pipe.read(_CHUNK):
                 self._log += chunk
-                if len(self._log) > 2 * self._log_bytes:  # moved now and then, not at each chunk
-                    del self._log[: -self._log_bytes]
+                if len(self._log) > 2 * LOG_BYTES:  # moved now and then, not at each chunk
+                    del self._log[:-LOG_BYTES]
 
     def __exit__(self, *_raised: object) -> None:
         """End the shell and its holder, which kills a job that still runs."""

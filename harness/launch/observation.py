@@ -52,8 +52,9 @@ class ObservedJob:
         """Start the job's clock; to be called just before the job."""
         self._started, self._watch = time.monotonic(), JobWatch(self._job)
 
-    def reach(self, phase: str, ended: threading.Event) -> StopReason | None:
-        """Wait until the job begins this phase or ends (None), or must be stopped."""
+    def reach_load(self, ended: threading.Event) -> StopReason | None:
+        """Wait until the job begins to load or to build, or ends (None), or must be stopped."""
+        phase = "build" if self._job.spec.kind == "build" else "load"
         while self._watch.progress.phase != phase and not ended.wait(self._watch.ask_s):
             if stopped := self._watch.poll():
                 return stopped

@@ -22,7 +22,7 @@ from harness.config import page
 from harness.driver.records import Outcome, digest
 from harness.errors import ImageError
 from harness.launch import cpu_placement
-from harness.launch.base import LaunchEnd, Launcher, LaunchRequest, Prepared, StopReason, thread_environment
+from harness.launch.base import LOG_BYTES, LaunchEnd, Launcher, LaunchRequest, Prepared, StopReason, thread_environment
 from harness.launch.checks import Check, warn_if
 from harness.launch.images import assets, driver_code, locks, platforms, recipes
 from harness.launch.images.systems import WHOLE_ENGINE, System
@@ -39,7 +39,6 @@ log = logging.getLogger(__name__)
 PYTHON_VARIABLE = "HARNESS_PYTHON"
 # The engines' locks are for the Python that images have.
 _LOCK_PYTHON = (3, 11)
-_LOG_BYTES = 10 << 20
 # Pinned before anything is imported, because libraries count CPUs when they load; and set to die with the
 # harness, because nothing else would end a hung adapter after a kill -9.
 _START = """
@@ -154,8 +153,8 @@ class ProcessLauncher(Launcher):
                 stopped = stopped or changed
                 # Without facts.json the changed index does not count as built (harness.jobs.indexes).
                 (job.index_dir.parent / "facts.json").unlink(missing_ok=True)
-            log.seek(max(0, log.seek(0, os.SEEK_END) - _LOG_BYTES))  # its end tells most
-            return seen.end(child.returncode, log.read(_LOG_BYTES), stopped)
+            log.seek(max(0, log.seek(0, os.SEEK_END) - LOG_BYTES))
+            return seen.end(child.returncode, log.read(LOG_BYTES), stopped)
 
     @contextmanager
     def _running(

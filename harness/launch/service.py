@@ -24,10 +24,10 @@ from harness import filesystem
 from harness.driver.cgroup import Cgroup
 from harness.driver.envelope import mismatches
 from harness.driver.procfs import ReadFile
-from harness.driver.records import Cpuset, EffectiveEnvelope, Envelope, Outcome
+from harness.driver.records import EffectiveEnvelope, Outcome
 from harness.driver.serve import EFFECTIVE, MISMATCH
 from harness.launch import container
-from harness.launch.base import LaunchEnd, LaunchRequest, StopReason
+from harness.launch.base import CLIENT_BYTES, LOG_BYTES, LaunchEnd, LaunchRequest, StopReason
 from harness.launch.connection import engine_errors
 from harness.launch.container import ContainerEnd, JobContainer
 from harness.launch.images.systems import ServiceSettings
@@ -41,8 +41,6 @@ from harness.progress import Progress
 from harness.results.schema import Placement
 from harness.untrusted import MAX_TEXT, check_names, last_line, one_line, read_start
 
-# The client's memory: it holds queries and answers, and no index.
-_CLIENT_BYTES = 2 << 30
 # How long a server may take to end when it is asked to, after a build; and to be seen dead when its client has failed.
 _STOP_S, _DYING_S = 120.0, 2.0
 # Exit codes of a server that got SIGTERM: its own, or 128 and the signal's.
@@ -88,7 +86,7 @@ class _Pair:
         if refused := client.start(self.ended):
             return LaunchEnd(stopped=refused, placement=placement)
         # The server starts once its client waits for it, so that its load is seen from its first moment.
-        stopped = seen.reach("build" if job.spec.kind == "build" else "load", client.ended)
+        stopped = seen.reach_load(client.ended)
         if stopped or client.ended.is_set():
             client.kill()
             with seen.sampling(lambda _: JobSource()):
@@ -139,7 +137,7 @@ class _Pair:
         server, client = self.server.result(), self.client.result()
         effective = read_effective(self.server_job)
         parts = [b"the client:", client.log, b"the server:", server.log]
-        log = b"\n".join(parts if died else parts[2:] + parts[:2])[-container.LOG_BYTES :]
+        log = b"\n".join(parts if died else parts[2:] + parts[:2])[-LOG_BYTES:]
         exit_code = server.exit_code if died else client.exit_code
         ended = replace(seen.end(exit_code, log, stopped, oom_killed=server.oom_killed), server=effective)
         if stopped or ended.lacked_memory(self.job.spec.envelope.memory_bytes):
@@ -158,7 +156,7 @@ class _Pair:
             what = f"the server ended with exit code {server.exit_code} before its client did"
             return StopReason(Outcome.CRASH, f"{what}; {last_line(server.log)}")
         if client.oom_killed:
-            text = f"the client needed more than its {_CLIENT_BYTES >> 20} MiB; the server's limit was not reached"
+            text = f"the client needed more than its {CLIENT_BYTES >> 20} MiB; the server's limit was not reached"
             return StopReason(Outcome.CRASH, text)
         if self.job.spec.kind == "build" and not client.exit_code and server.exit_code not in _ENDED_WELL:
             what = f"the server ended with exit code {server.exit_code} when it was asked to, after the build"
@@ -166,14 +164,9 @@ class _Pair:
         return None
 
 
-def server_folder(job: LaunchRequest) -> Path:
-    """Return the folder that the server of a job sees as ``/job``."""
-    return job.folder / "server"
-
-
 def _server(job: LaunchRequest, placement: Placement) -> LaunchRequest:
     """Make the server's part of a job: its folder, its spec, and the copy of an index that it would change."""
-    folder, settings = server_folder(job), _settings(job)
+    folder, settings = job.folder / "server", _settings(job)
     (folder / "out").mkdir(parents=True)
     spec = replace(job.spec, service_url=None, updates=None)
     made = replace(job, spec=spec, folder=folder)
@@ -186,9 +179,7 @@ def _server(job: LaunchRequest, placement: Placement) -> LaunchRequest:
 
 def _client(job: LaunchRequest, placement: Placement) -> LaunchRequest:
     """Make the client's part of a job, with an envelope of its own."""
-    envelope = Envelope("client", len(placement.client_cpus), _CLIENT_BYTES)
-    made = replace(job, spec=replace(job.spec, envelope=envelope))
-    made.write_spec(Cpuset(placement.client_cpus))
+    made = job.for_client(placement.client_cpus)
     container.open_to_job_user(made)
     return made
 

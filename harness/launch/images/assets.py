@@ -21,7 +21,7 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -104,7 +104,7 @@ def fetch(owner: str, assets: tuple[Asset, ...], cache: Path, models: Path | Non
         missing = {name: sha for name, sha in asset.sha256.items() if not _has_content(cache / "files" / sha, sha)}
         if missing:
             _obtain(owner, asset, missing, cache=cache, models=models)
-    with _fresh_folder(tree) as fresh:
+    with filesystem.fresh_folder(tree) as fresh:
         for name, sha in pins.items():
             (fresh / name).parent.mkdir(parents=True, exist_ok=True)
             _link(cache / "files" / sha, fresh / name)
@@ -193,7 +193,7 @@ def wheels(lock: Path, extra_indexes: tuple[str, ...], cache: Path, platform: st
         if folder.is_dir():
             return folder
         log.info(f"downloading the Python packages of {lock.parent.name} for {platform}")
-        with _fresh_folder(folder) as fresh:
+        with filesystem.fresh_folder(folder) as fresh:
             failure = _pip_download(pinned, fresh, platform) if pinned else None
             if failure and extra:
                 failure = _pip_download(pinned, fresh, platform, *extra)
@@ -392,7 +392,8 @@ def _cache_file(path: Path, expected: str, name: str, source: str, cache: Path) 
     Raises:
         ImageError: its content is not the declared one.
     """
-    target = _folder(cache / "files") / expected
+    target = cache / "files" / expected
+    target.parent.mkdir(parents=True, exist_ok=True)
     with filesystem.scratch_folder(cache / "tmp", "file") as scratch:
         copy = scratch / "file"
         shutil.copyfile(path, copy)
@@ -413,19 +414,3 @@ def _link(source: Path, target: Path) -> None:
         os.link(source, target)
     except OSError:
         shutil.copyfile(source, target)
-
-
-def _folder(path: Path) -> Path:
-    path.mkdir(parents=True, exist_ok=True)
-    return path
-
-
-@contextmanager
-def _fresh_folder(target: Path) -> Iterator[Path]:
-    """Yield an empty folder that replaces ``target`` in one step if the block ends well."""
-    with filesystem.scratch_folder(target.parent, target.name) as scratch:
-        fresh = _folder(scratch / "fresh")
-        yield fresh
-        if target.exists():
-            target.rename(scratch / "old")
-        fresh.rename(target)

@@ -86,9 +86,7 @@ def fetch(lock: Path, cache: Path) -> Path:
         if folder.is_dir():
             return folder
         log.info(f"downloading the Debian packages of {lock.parent.name}")
-        with filesystem.scratch_folder(folder.parent, folder.name) as scratch:
-            fresh = scratch / "fresh"
-            fresh.mkdir()
+        with filesystem.fresh_folder(folder) as fresh:
             missing, reasons = packages, list[str]()
             for mirror in _mirrors(day):
                 missing, reason = _from_mirror(mirror, missing, fresh)
@@ -101,7 +99,6 @@ def fetch(lock: Path, cache: Path) -> Path:
                     f"the Debian packages of {lock.parent.name!r}: no mirror has {names} as {lock.name} pins it:"
                     f" {'; '.join(reasons)}; set {_VARIABLE} to a mirror that has them, say a day of {SNAPSHOT}"
                 )
-            fresh.rename(folder)
     return folder
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field, field_validator, model_validator
 
@@ -17,6 +17,7 @@ from harness.launch.images.platforms import AMD64, debian, with_platform
 from harness.results.schema import VERSION, base_system
 from harness.untrusted import ForeignText, to_json
 
+Value = TypeVar("Value")
 # A stranger's file may not send the host to any address: other indexes are configured in pip.
 INDEX_PATTERN = r"^https://download\.pytorch\.org/whl/[a-z0-9]+$"
 # The two tables of a system's parameters.
@@ -554,9 +555,13 @@ def _changed(own: Mapping[str, Scalar], given: Mapping[str, Scalar]) -> dict[str
     return {key: given.get(key, value) for key, value in own.items()}
 
 
+def of_component(name: str, values: Mapping[str, Value]) -> dict[str, Value]:
+    """Return a component's share of a joined system's parameters, by their own names."""
+    start = f"{name}."
+    return {key.removeprefix(start): value for key, value in values.items() if key.startswith(start)}
+
+
 def _varied_component(part: System, params: Mapping[str, Scalar], grid: Mapping[str, tuple[Scalar, ...]]) -> System:
-    """Return a component with its share of a swept system's parameters: ``<component>.<name>``."""
-    start = f"{part.name}."
-    own = {key.removeprefix(start): value for key, value in params.items() if key.startswith(start)}
-    values = {key.removeprefix(start): each for key, each in grid.items() if key.startswith(start)}
-    return part.vary(part.name, own, values) if own else part
+    """Return a component with its share of a swept system's parameters."""
+    own = of_component(part.name, params)
+    return part.vary(part.name, own, of_component(part.name, grid)) if own else part
