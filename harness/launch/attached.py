@@ -12,7 +12,7 @@ import os
 import socket
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter_ns
@@ -45,14 +45,6 @@ _MOST_MEASUREMENT_BYTES = 1 << 20
 _AUTHORITIES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 
 
-@dataclass
-class _Build:
-    """An index in the service: the job that built it, and why it could not."""
-
-    job: LaunchRequest
-    failed: StopReason | None = None
-
-
 class AttachedLauncher(process.ProcessLauncher):
     """Launcher of clients of one service that runs already."""
 
@@ -68,7 +60,8 @@ class AttachedLauncher(process.ProcessLauncher):
         self.builds = False
         self._credentials = Credentials({})
         self._reached = False
-        self._built: dict[str, _Build] = {}
+        self._built: dict[str, LaunchRequest] = {}  # the jobs that built the service's indexes, or tried to
+        self._failed: dict[str, StopReason | None] = {}
 
     @classmethod
     def open(cls, cache: Path, models: Path | None, options: Mapping[str, str]) -> AttachedLauncher:
@@ -115,21 +108,21 @@ class AttachedLauncher(process.ProcessLauncher):
 
     def launch(self, job: LaunchRequest, progress: Progress) -> LaunchEnd:
         """Run one client to its end; with ``builds``, the first client of an index builds it before."""
-        if (built := self._build(job, progress)) and built.failed:
-            return LaunchEnd(stopped=built.failed)
+        if failed := self._build(job, progress):
+            return LaunchEnd(stopped=failed)
         return self._run(job, progress)
 
     def close(self) -> None:
         """Remove the indexes that were built in the service, also after an error."""
         while self._built:
             _, built = self._built.popitem()
-            if failed := self._remove(built.job):
-                name = built.job.spec.params[INDEX]
+            if failed := self._remove(built):
+                name = built.spec.params[INDEX]
                 log.info(f"  Index {name!r} could not be removed from the service: {failed.detail}. Remove it there.")
         super().close()
 
-    def _build(self, job: LaunchRequest, progress: Progress) -> _Build | None:
-        """Build the index of a job in the service, at its first use; a failed build is not repeated."""
+    def _build(self, job: LaunchRequest, progress: Progress) -> StopReason | None:
+        """Build the index of a job in the service, at its first use; return why that failed, each time."""
         if not self.builds:
             return None
         key = digest([job.prepared.recipe, job.spec.params, str(job.corpus_dir)])
@@ -138,12 +131,10 @@ class AttachedLauncher(process.ProcessLauncher):
             (folder / "out").mkdir(parents=True)
             spec = replace(job.spec, kind="build", warmup=(), sample=(), pause=False, trials=0, repeats=0)
             # Kept before anything is written, so that it is removed after any end.
-            built = self._built[key] = _Build(replace(job, spec=spec, folder=folder))
-            built.failed = self._remove(built.job)  # a killed run may have left one
-            if built.failed is None:
-                ended = self._run(built.job, progress)
-                built.failed = ended.stopped or _failure(built.job, ended)
-        return self._built[key]
+            built = self._built[key] = replace(job, spec=spec, folder=folder)
+            # A killed run may have left one.
+            self._failed[key] = self._remove(built) or self._fault(built, progress)
+        return self._failed.get(key)
 
     def _remove(self, job: LaunchRequest) -> StopReason | None:
         """Remove an index from the service; return why that failed."""
@@ -153,9 +144,21 @@ class AttachedLauncher(process.ProcessLauncher):
             (folder / "out").mkdir()
             spec = replace(job.spec, kind="remove")
             limits = Limits(*[_REMOVE_S] * 4)
-            made = replace(job, spec=spec, folder=folder, limits=limits)
-            ended = self._run(made, progress)
-            return ended.stopped or _failure(made, ended)
+            return self._fault(replace(job, spec=spec, folder=folder, limits=limits), progress)
+
+    def _fault(self, job: LaunchRequest, progress: Progress) -> StopReason | None:
+        """Run a client that builds or removes an index; return why it failed, by what it wrote."""
+        ended = self._run(job, progress)
+        if ended.stopped:
+            return ended.stopped
+        try:
+            measured = json.loads(read_start(job.out / MEASUREMENT, _MOST_MEASUREMENT_BYTES))
+            outcome, detail = str(measured["outcome"]), measured["detail"]
+        except (OSError, ValueError, KeyError, TypeError):
+            outcome, detail = "", f"ended with exit code {ended.exit_code}; {last_line(ended.log)}"
+        if outcome == Outcome.OK.value and not ended.exit_code:
+            return None
+        return StopReason(Outcome.CRASH, one_line(f"index {job.spec.kind}: {detail}", MAX_TEXT))
 
     def _run(self, job: LaunchRequest, progress: Progress) -> LaunchEnd:
         """Run one child to its end; its whole process group goes with it."""
@@ -227,40 +230,25 @@ def _reach(url: str) -> None:
     """
     address = parsed(url)
     name, port = address.hostname or "", address.port or PORTS[address.scheme]
-    place = f"{name}:{port}"
     try:
         with socket.create_connection((name, port), _REACH_S) as connection:
             if address.scheme == "https":
                 with ssl.create_default_context().wrap_socket(connection, server_hostname=name):
                     pass
+        return
     except ssl.SSLCertVerificationError as error:
         own = "for an authority of your own set SSL_CERT_FILE"
-        raise EngineError(
-            f"{place}: its certificate does not hold ({error.verify_message}); correct it, or {own}"
-        ) from None
+        fault = f"its certificate does not hold ({error.verify_message}); correct it, or {own}"
     except ssl.SSLError as error:
-        raise EngineError(f"{place}: it does not speak TLS ({error.reason}); correct the address") from None
+        fault = f"it does not speak TLS ({error.reason}); correct the address"
     except socket.gaierror:
         raise UsageError(f"{name}: no machine has this name; correct the address of the service") from None
     except TimeoutError:
-        raise EngineError(
-            f"{place}: nothing answered within {_REACH_S:g} s; correct the address, or start it"
-        ) from None
+        fault = f"nothing answered within {_REACH_S:g} s; correct the address, or start it"
     except OSError as error:
         why = error.strerror or type(error).__name__
-        raise EngineError(f"{place}: the service cannot be reached ({why}); correct the address, or start it") from None
-
-
-def _failure(job: LaunchRequest, ended: LaunchEnd) -> StopReason | None:
-    """Return why a client that built or removed an index failed, by what it wrote."""
-    try:
-        measured = json.loads(read_start(job.out / MEASUREMENT, _MOST_MEASUREMENT_BYTES))
-        outcome, detail = str(measured["outcome"]), measured["detail"]
-    except (OSError, ValueError, KeyError, TypeError):
-        outcome, detail = "", f"ended with exit code {ended.exit_code}; {last_line(ended.log)}"
-    if outcome == Outcome.OK.value and not ended.exit_code:
-        return None
-    return StopReason(Outcome.CRASH, one_line(f"index {job.spec.kind}: {detail}", MAX_TEXT))
+        fault = f"the service cannot be reached ({why}); correct the address, or start it"
+    raise EngineError(f"{name}:{port}: {fault}")
 
 
 def _unknown() -> EffectiveEnvelope:
