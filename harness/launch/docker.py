@@ -91,7 +91,7 @@ class DockerLauncher(Launcher):
         return self._client
 
     def _builder(self, stopped: threading.Event | None = None, progress: Progress = silent) -> ImageBuilder:
-        limits = BuildLimits(stopped=stopped) if stopped else None
+        limits = BuildLimits(stopped=stopped) if stopped else BuildLimits()
         return ImageBuilder(self.client, self.cache, self.models, self._platform, limits, progress)
 
     def engine_version(self) -> str | None:

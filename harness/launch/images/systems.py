@@ -399,13 +399,12 @@ class System(SystemSettings, EngineSettings):
                 "name": name,
                 "variant_of": self.name,
                 "swept": {key: values for key, values in grid.items() if key in self.prepare_params},
-                "with_gpus": {key: value for key, value in self.with_gpus.items() if key not in params},
                 "components": tuple(_varied_component(part, params, grid) for part in self.components),
             }
         )
 
     def with_params(self, params: Mapping[str, Scalar], *, place: str = "") -> System:
-        """Return the system with other values of some parameters.
+        """Return the system with other values of some parameters, with GPUs too.
 
         Args:
             params: the values by name.
@@ -418,7 +417,9 @@ class System(SystemSettings, EngineSettings):
             if key not in self.params:
                 hint = nearest_or_known(key, self.params, label="it has")
                 raise UsageError(f"{place}{self.name} has no parameter {key!r}{hint}")
-        return self.model_copy(update={kind: _changed(getattr(self, kind), params) for kind in PARAMETERS})
+        changed = {kind: _changed(getattr(self, kind), params) for kind in PARAMETERS}
+        with_gpus = {key: value for key, value in self.with_gpus.items() if key not in params}
+        return self.model_copy(update={**changed, "with_gpus": with_gpus})
 
     def for_job(
         self,
