@@ -46,7 +46,6 @@ class SifImage:
     recipe: str
     digest: str
     size_bytes: int
-    platform: str
 
 
 class SifRecord(ConfigModel):
@@ -69,7 +68,7 @@ def find(cache: Path, recipe: str) -> SifImage | None:
             if (record.recipe, record.size_bytes) == (recipe, file.stat().st_size) and driver_code.measures_alike(
                 record.driver
             ):
-                return SifImage(file, recipe, f"sha256:{record.sha256}", record.size_bytes, record.platform)
+                return SifImage(file, recipe, f"sha256:{record.sha256}", record.size_bytes)
     return None
 
 
@@ -117,7 +116,7 @@ def make(cache: Path, archive: Path, image: Image) -> SifImage:
         target.with_suffix(".json").unlink(missing_ok=True)
         built.replace(target)
         described.replace(target.with_suffix(".json"))
-    return SifImage(target, image.recipe, f"sha256:{checksum}", size, image.platform)
+    return SifImage(target, image.recipe, f"sha256:{checksum}", size)
 
 
 def make_from_engine(client: docker.DockerClient, cache: Path, image: Image) -> SifImage:

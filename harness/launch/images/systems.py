@@ -444,16 +444,16 @@ class System(SystemSettings, EngineSettings):
         """
         # The packages of a search depend on its GPUs.
         builds_on = gpus if build_gpus is None else build_gpus
-        able = self._set_language(language)._each_part(lambda part: part._on_gpus(gpus, builds_on))
+        able = self._set_language(language).each_part(lambda part: part._on_gpus(gpus, builds_on))
         search = kind == "search"
-        return able._each_part(
+        return able.each_part(
             lambda part: {"search_only": search and part._needs_search_only(), "on_platform": platform}
         )
 
     def for_platform(self, platform: str, *, all_packages: bool = False) -> System:
         """Return the system on the platform (``linux/arm64``) of a launcher; it may need one image for all jobs."""
         changed: dict[str, object] = {"platform": platform, **({"search_only": False} if all_packages else {})}
-        return self._each_part(lambda _: changed)
+        return self.each_part(lambda _: changed)
 
     def _set_language(self, language: str | None) -> System:
         """Take the analysers of a dataset's language, unless the system's file names another."""
@@ -489,9 +489,9 @@ class System(SystemSettings, EngineSettings):
         """Return whether searches need fewer packages than builds, for which it has another image."""
         return self._has_all(self.lean_search_if) and not self._has_all(self.lean_if)
 
-    def _each_part(self, change: Callable[[System], dict[str, object]]) -> System:
+    def each_part(self, change: Callable[[System], dict[str, object]]) -> System:
         """Return the system with changed fields, its own and each component's."""
-        components = tuple(part._each_part(change) for part in self.components)
+        components = tuple(part.each_part(change) for part in self.components)
         return self.model_copy(update={**change(self), "components": components})
 
     @property

@@ -58,7 +58,7 @@ def test_apptainer_makes_an_image_as_an_ordinary_user_without_a_home(
     made = sif.make(cache, archive, toy())
     assert made == sif.find(cache, RECIPE) == sif.find_whole(cache, RECIPE)
     assert made.path.read_bytes()[:64].startswith(b"#!/usr/bin/env run-singularity\n")
-    assert made.size_bytes == made.path.stat().st_size and made.platform == "linux/amd64"
+    assert made.size_bytes == made.path.stat().st_size
     assert sorted(path.name for path in (cache / "sif").iterdir()) == ["toy-0123456789ab.json", "toy-0123456789ab.sif"]
 
 
