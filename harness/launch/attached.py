@@ -16,7 +16,6 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter_ns
-from typing import IO
 
 from harness.driver.output import MEASUREMENT
 from harness.driver.records import EffectiveEnvelope, Envelope, Outcome, digest
@@ -166,35 +165,26 @@ class AttachedLauncher(process.ProcessLauncher):
         empty = job.folder / "index"
         empty.mkdir()
         job = replace(job, index_dir=empty, spec=replace(job.spec, service_url=self.service_url, max_qps=self.max_qps))
-        with cpu_placement.placed(1) as own, (job.folder / "log").open("w+b") as printed:
-            placement = Placement((), (), None, own.harness_cpus, apart=True, client_cpus=own.cpus)
-            with host.aside(placement):
-                seen = ObservedJob(job, placement)  # this machine's speed says nothing of the service's
-                stopped, exit_code = self._follow(job, placement, seen, printed, progress)
-            self._credentials.hide_files(job.out)
-            if stopped:
-                stopped = replace(stopped, detail=self._credentials.hide(stopped.detail))
-            ended = seen.end(exit_code, self._printed(printed.fileno()), stopped)
-        return replace(ended, server=_unknown())
-
-    def _follow(
-        self, job: LaunchRequest, placement: Placement, seen: ObservedJob, printed: IO[bytes], progress: Progress
-    ) -> tuple[StopReason | None, int | None]:
-        """Start the child, follow it to its end, and leave none of it; return why it was stopped, and its exit code."""
-        made = job.for_client(placement.client_cpus)
 
         def report(done: int, total: int = 0, phase: str = "", /) -> None:
             progress(done, total, self._credentials.hide(phase))
 
-        code = process.start(placement.client_cpus)
-        with self._running(made, code, printed, seen, _ClientSource) as (child, ended):
-            stopped = None
-            if job.spec.kind != "remove":
-                # The load counts from here, after the client's imports.
-                stopped = seen.reach_load(ended)
-                job.tell_server_started(perf_counter_ns())
-            stopped = stopped or seen.follow(ended, report)
-        return stopped, child.returncode
+        with cpu_placement.placed(1) as own, (job.folder / "log").open("w+b") as printed:
+            placement = Placement((), (), None, own.harness_cpus, apart=True, client_cpus=own.cpus)
+            client, code = job.for_client(own.cpus), process.start(own.cpus)
+            seen = ObservedJob(job, placement)  # this machine's speed says nothing of the service's
+            with host.aside(placement), self._running(client, code, printed, seen, _ClientSource) as (child, ended):
+                stopped = None
+                if job.spec.kind != "remove":
+                    # The load counts from here, after the client's imports.
+                    stopped = seen.reach_load(ended)
+                    job.tell_server_started(perf_counter_ns())
+                stopped = stopped or seen.follow(ended, report)
+            self._credentials.hide_files(job.out)
+            if stopped:
+                stopped = replace(stopped, detail=self._credentials.hide(stopped.detail))
+            end = seen.end(child.returncode, self._printed(printed.fileno()), stopped)
+        return replace(end, server=_unknown())
 
     def _printed(self, descriptor: int) -> bytes:
         """Return the end of what a child printed, without the values of credentials."""
