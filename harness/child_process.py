@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
@@ -39,6 +40,19 @@ def environment(*more: str, **own: str) -> dict[str, str]:
     allowed = (*_ALWAYS, *more)
     seen = {name: value for name, value in os.environ.items() if any(fnmatchcase(name, each) for each in allowed)}
     return {**seen, **own}
+
+
+# Set before the command runs; the parent may have died before that.
+_WITH_PARENT = """import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+if os.getppid() != int(sys.argv[1]): sys.exit(1)
+os.execvp(sys.argv[2], sys.argv[2:])
+"""
+
+
+def ends_with_us(command: Sequence[str]) -> list[str]:
+    """Return a command that gets SIGTERM when this process ends, even after a ``kill -9``."""
+    return [sys.executable, "-I", "-c", _WITH_PARENT, str(os.getpid()), *command]
 
 
 def run(

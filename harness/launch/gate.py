@@ -10,12 +10,12 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Self
 
+from harness import child_process
 from harness.driver.procfs import format_list, parse_list
 from harness.launch.base import LOG_BYTES
 
@@ -42,12 +42,6 @@ echo "$code"
 read -r _ <&3
 """
 _HELLO = "harness-gate "
-# The command ends with the harness, even after a kill -9.
-_WITH_PARENT = """import ctypes, os, signal, sys
-ctypes.CDLL(None).prctl(1, signal.SIGTERM)
-if os.getppid() != int(sys.argv[1]): sys.exit(1)
-os.execvp(sys.argv[2], sys.argv[2:])
-"""
 
 
 class GateClosed(Exception):
@@ -82,8 +76,8 @@ class Gate:
         self._pipe, self._errors = folder / "log", folder / "errors"
         os.mkfifo(self._pipe, 0o600)
         blocks = -(-(most_bytes or 0) // 512)  # as `ulimit -f` counts
-        shell = ["sh", "-c", _SHELL, "gate", str(self._pipe), str(blocks), *job]
-        self._command = [sys.executable, "-I", "-c", _WITH_PARENT, str(os.getpid()), *holder, *shell]
+        shell = ("sh", "-c", _SHELL, "gate", str(self._pipe), str(blocks))
+        self._command = child_process.ends_with_us([*holder, *shell, *job])
         self._environment = dict(environment)
         self._log = bytearray()
         self._log_thread = threading.Thread(target=self._read_log, name="gate-log", daemon=True)

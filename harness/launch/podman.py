@@ -107,14 +107,12 @@ def _start(address: str, output: int, folder: Path) -> subprocess.Popen[bytes]:
     # crun refuses hosts that have controllers of both cgroup versions.
     mixed = (read_text(cgroup.ROOT / "unified" / "cgroup.controllers") or "").strip() and shutil.which("runc")
     command = ["podman", *(["--runtime", "runc"] if mixed else []), "system", "service", "--time=0", address]
-    if shutil.which("setpriv"):  # else a harness that is killed leaves it running
-        command = ["setpriv", "--pdeathsig", "TERM", *command]
     if shutil.which("podman") is None:
         raise EngineError(f"podman is not on this machine; {_INSTALL}")
     variables = child_process.environment(*child_process.NETWORK, "XDG_RUNTIME_DIR", "CONTAINERS_*", "STORAGE_*")
     # Its monitor of containers writes a file `oom` into its current folder.
     return subprocess.Popen(
-        command,
+        child_process.ends_with_us(command),
         cwd=folder,
         env=variables,
         stdin=subprocess.DEVNULL,
