@@ -10,9 +10,9 @@ import hashlib
 import os
 import re
 import statistics
-import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -110,19 +110,14 @@ def _timed(kind: str, work: Callable[[], object]) -> float:
 
 def _on(cpus: tuple[int, ...], work: Callable[[], float]) -> list[float]:
     """Run the same work on each CPU at once, one pinned thread each."""
-    results: list[float] = []
 
-    def pinned(cpu: int) -> None:
+    def pinned(cpu: int) -> float:
         with suppress(OSError):  # a CPU that we may not use: measured wherever we may
             os.sched_setaffinity(0, {cpu})  # this thread alone
-        results.append(work())
+        return work()
 
-    threads = [threading.Thread(target=pinned, args=(cpu,), name=f"canary-{cpu}") for cpu in cpus]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return results
+    with ThreadPoolExecutor(len(cpus), "canary") as pool:
+        return list(pool.map(pinned, cpus))
 
 
 def _write(folder: Path) -> float | None:
