@@ -213,13 +213,10 @@ class ImageBuilder:
 
         def build(engine: Image, **further: str) -> Image:
             arguments = {"ENGINE": engine.reference, **further}
-
-            def write_context(packed: IO[bytes]) -> None:
-                recipes.write_system_context(packed, system, files, components, arguments)
-
+            context = recipes.system_context(system, files, components, arguments)
             # No label has the system's name, so that equal content is an equal image.  A joined image has its
             # engine's driver upon layers of its components.
-            return self._build(target, write_context, arguments, {DRIVER_LABEL: engine.driver} if images else {})
+            return self._build(target, context, arguments, {DRIVER_LABEL: engine.driver} if images else {})
 
         if images:
             names = zip(("FIRST", "SECOND"), images, strict=False)
@@ -254,12 +251,9 @@ class ImageBuilder:
             }
         if target.lean:
             arguments["STAGE"] = "lean"
-
-        def write_context(packed: IO[bytes]) -> None:
-            recipes.write_engine_context(packed, system, fetched, files, arguments)
-
+        context = recipes.engine_context(system, fetched, files, arguments)
         labels = {ENGINE_LABEL: system.engine, DRIVER_LABEL: driver_code.code_hash()}
-        return self._build(target, write_context, arguments, labels)
+        return self._build(target, context, arguments, labels)
 
     def _assets(self, owner: str, files: tuple[Asset, ...]) -> Path:
         # Engines and systems share files: what one downloads, another waits for.
@@ -273,15 +267,11 @@ class ImageBuilder:
         return dict(variable.partition("=")[::2] for variable in declared)
 
     def _build(
-        self,
-        target: ImageTarget,
-        write_context: Callable[[IO[bytes]], None],
-        arguments: dict[str, str],
-        labels: dict[str, str],
+        self, target: ImageTarget, context: recipes.Entries, arguments: dict[str, str], labels: dict[str, str]
     ) -> Image:
         log.info(f"building the image of {target.image} for {target.system.platform}")
         with tempfile.TemporaryFile() as packed:
-            write_context(packed)
+            recipes.write_tar(packed, context)
             if target.hash_inputs(target.system) != target.recipe:
                 raise ImageError(f"{target.owner}: its files were edited while they were packed; run this again")
             packed.seek(0)
