@@ -78,13 +78,11 @@ class Canary:
 
 def lowest_mhz(cpus: tuple[int, ...], root: Path = Path("/sys/devices/system/cpu")) -> float | None:
     """Return the lowest clock of some CPUs, None where any of them hides it."""
-    clocks = []
-    for cpu in cpus:
-        try:
-            clocks.append(int((root / f"cpu{cpu}" / "cpufreq" / "scaling_cur_freq").read_text(encoding="ascii")) / 1000)
-        except (OSError, ValueError):
-            return None
-    return min(clocks, default=None)
+    paths = (root / f"cpu{cpu}" / "cpufreq" / "scaling_cur_freq" for cpu in cpus)
+    try:
+        return min(int(path.read_text(encoding="ascii")) for path in paths) / 1000
+    except (OSError, ValueError):
+        return None
 
 
 def cpu_pressure(path: Path = Path("/proc/pressure/cpu")) -> float | None:
