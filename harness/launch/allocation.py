@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -173,9 +172,7 @@ def lacks_scope(root: Path = cgroup.ROOT, uid: int | None = None) -> str | None:
 
 def _systemd_version() -> int:
     """Return the version of systemd; 0: unknown."""
-    own = child_process.environment()
-    done = subprocess.run(["systemd-run", "--version"], capture_output=True, text=True, check=False, env=own)
-    found = re.match(r"systemd (\d+)", done.stdout)
+    found = re.match(r"systemd (\d+)", child_process.run(["systemd-run", "--version"]).stdout)
     return int(found[1]) if found else 0
 
 

@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
@@ -206,9 +205,7 @@ def _version() -> str | None:
     """Return Apptainer's version; None where it is not installed."""
     if not shutil.which("apptainer"):
         return None
-    own = child_process.environment()
-    done = subprocess.run(["apptainer", "--version"], capture_output=True, text=True, check=False, env=own)
-    found = re.search(r"\d+\.\d+[\w.+~-]*", done.stdout)
+    found = re.search(r"\d+\.\d+[\w.+~-]*", child_process.run(["apptainer", "--version"]).stdout)
     return found.group() if found else None
 
 

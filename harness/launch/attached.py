@@ -11,27 +11,23 @@ import logging
 import os
 import socket
 import ssl
-import subprocess
-import sys
-import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter_ns
 
 from harness.driver.output import MEASUREMENT
-from harness.driver.records import Cpuset, EffectiveEnvelope, Envelope, Outcome, digest
+from harness.driver.records import EffectiveEnvelope, Envelope, Outcome, digest
 from harness.errors import EngineError, UsageError
 from harness.launch import cpu_placement, host, process
-from harness.launch.base import LaunchEnd, LaunchRequest, Limits, Prepared, StopReason
+from harness.launch.base import LOG_BYTES, LaunchEnd, LaunchRequest, Limits, Prepared, StopReason
 from harness.launch.credentials import Credentials
 from harness.launch.images.systems import System
 from harness.launch.monitor.sources import JobSource, ProcessSource
 from harness.launch.monitor.traces import CounterReading
 from harness.launch.observation import ObservedJob
 from harness.launch.service_address import INDEX, PORTS, cannot_ask, is_local, parsed
-from harness.launch.watch import CanaryLog
 from harness.progress import Progress, task
 from harness.results.isolation import ATTACHED
 from harness.results.schema import Placement
@@ -42,19 +38,10 @@ log = logging.getLogger(__name__)
 # Tells the client that its server runs already: it asks once whether it answers, and does not wait for it.
 RUNS_VARIABLE = "HARNESS_SERVICE_RUNS"
 _REACH_S, _REMOVE_S = 10.0, 120.0
-_CLIENT_BYTES = 2 << 30
-_LOG_BYTES, _CUT_BYTES = 10 << 20, 64 << 10
+_CUT_BYTES = 64 << 10
 _MOST_MEASUREMENT_BYTES = 1 << 20
 # Certificates of an own authority, as OpenSSL finds them.
 _AUTHORITIES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
-
-
-@dataclass
-class _Build:
-    """An index in the service: the job that built it, and why it could not."""
-
-    job: LaunchRequest
-    failed: StopReason | None = None
 
 
 class AttachedLauncher(process.ProcessLauncher):
@@ -72,7 +59,8 @@ class AttachedLauncher(process.ProcessLauncher):
         self.builds = False
         self._credentials = Credentials({})
         self._reached = False
-        self._built: dict[str, _Build] = {}
+        self._built: dict[str, LaunchRequest] = {}  # the jobs that built the service's indexes, or tried to
+        self._failed: dict[str, StopReason | None] = {}
 
     @classmethod
     def open(cls, cache: Path, models: Path | None, options: Mapping[str, str]) -> AttachedLauncher:
@@ -119,21 +107,21 @@ class AttachedLauncher(process.ProcessLauncher):
 
     def launch(self, job: LaunchRequest, progress: Progress) -> LaunchEnd:
         """Run one client to its end; with ``builds``, the first client of an index builds it before."""
-        if (built := self._build(job, progress)) and built.failed:
-            return LaunchEnd(stopped=built.failed)
+        if failed := self._build(job, progress):
+            return LaunchEnd(stopped=failed)
         return self._run(job, progress)
 
     def close(self) -> None:
         """Remove the indexes that were built in the service, also after an error."""
         while self._built:
             _, built = self._built.popitem()
-            if failed := self._remove(built.job):
-                name = built.job.spec.params[INDEX]
+            if failed := self._remove(built):
+                name = built.spec.params[INDEX]
                 log.info(f"  Index {name!r} could not be removed from the service: {failed.detail}. Remove it there.")
         super().close()
 
-    def _build(self, job: LaunchRequest, progress: Progress) -> _Build | None:
-        """Build the index of a job in the service, at its first use; a failed build is not repeated."""
+    def _build(self, job: LaunchRequest, progress: Progress) -> StopReason | None:
+        """Build the index of a job in the service, at its first use; return why that failed, each time."""
         if not self.builds:
             return None
         key = digest([job.prepared.recipe, job.spec.params, str(job.corpus_dir)])
@@ -142,12 +130,10 @@ class AttachedLauncher(process.ProcessLauncher):
             (folder / "out").mkdir(parents=True)
             spec = replace(job.spec, kind="build", warmup=(), sample=(), pause=False, trials=0, repeats=0)
             # Kept before anything is written, so that it is removed after any end.
-            built = self._built[key] = _Build(replace(job, spec=spec, folder=folder))
-            built.failed = self._remove(built.job)  # a killed run may have left one
-            if built.failed is None:
-                ended = self._run(built.job, progress)
-                built.failed = ended.stopped or _failure(built.job, ended)
-        return self._built[key]
+            built = self._built[key] = replace(job, spec=spec, folder=folder)
+            # A killed run may have left one.
+            self._failed[key] = self._remove(built) or self._fault(built, progress)
+        return self._failed.get(key)
 
     def _remove(self, job: LaunchRequest) -> StopReason | None:
         """Remove an index from the service; return why that failed."""
@@ -157,9 +143,21 @@ class AttachedLauncher(process.ProcessLauncher):
             (folder / "out").mkdir()
             spec = replace(job.spec, kind="remove")
             limits = Limits(*[_REMOVE_S] * 4)
-            made = replace(job, spec=spec, folder=folder, limits=limits)
-            ended = self._run(made, progress)
-            return ended.stopped or _failure(made, ended)
+            return self._fault(replace(job, spec=spec, folder=folder, limits=limits), progress)
+
+    def _fault(self, job: LaunchRequest, progress: Progress) -> StopReason | None:
+        """Run a client that builds or removes an index; return why it failed, by what it wrote."""
+        ended = self._run(job, progress)
+        if ended.stopped:
+            return ended.stopped
+        try:
+            measured = json.loads(read_start(job.out / MEASUREMENT, _MOST_MEASUREMENT_BYTES))
+            outcome, detail = str(measured["outcome"]), measured["detail"]
+        except (OSError, ValueError, KeyError, TypeError):
+            outcome, detail = "", f"ended with exit code {ended.exit_code}; {last_line(ended.log)}"
+        if outcome == Outcome.OK.value and not ended.exit_code:
+            return None
+        return StopReason(Outcome.CRASH, one_line(f"index {job.spec.kind}: {detail}", MAX_TEXT))
 
     def _run(self, job: LaunchRequest, progress: Progress) -> LaunchEnd:
         """Run one child to its end; its whole process group goes with it."""
@@ -167,55 +165,30 @@ class AttachedLauncher(process.ProcessLauncher):
         empty = job.folder / "index"
         empty.mkdir()
         job = replace(job, index_dir=empty, spec=replace(job.spec, service_url=self.service_url, max_qps=self.max_qps))
-        with cpu_placement.placed(1) as own, (job.folder / "log").open("w+b") as printed:
-            placement = Placement((), (), None, own.harness_cpus, apart=True, client_cpus=own.cpus)
-            with host.aside(placement):
-                seen = ObservedJob(job, placement, _NoCanary(), None, None, None)
-                stopped, exit_code = self._follow(job, placement, seen, printed.fileno(), progress)
-            self._credentials.hide_files(job.out)
-            if stopped:
-                stopped = replace(stopped, detail=self._credentials.hide(stopped.detail))
-            ended = seen.end(exit_code, self._printed(printed.fileno()), stopped)
-        return replace(ended, server=_unknown())
-
-    def _follow(
-        self, job: LaunchRequest, placement: Placement, seen: ObservedJob, output: int, progress: Progress
-    ) -> tuple[StopReason | None, int | None]:
-        """Start the child, follow it to its end, and leave none of it; return why it was stopped, and its exit code."""
-        client = Envelope("client", len(placement.client_cpus), _CLIENT_BYTES)
-        made = replace(job, spec=replace(job.spec, envelope=client))
-        made.write_spec(Cpuset(placement.client_cpus))
 
         def report(done: int, total: int = 0, phase: str = "", /) -> None:
             progress(done, total, self._credentials.hide(phase))
 
-        seen.begin()
-        child = subprocess.Popen(
-            self.command([self._python or sys.executable, "-c", process.start(placement.client_cpus)]),
-            env=self._environment(made),
-            cwd=made.out,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        ended = threading.Event()
-        threading.Thread(target=process.wait, args=(child, ended), daemon=True, name="child-wait").start()
-        with seen.sampling(lambda _: _ClientSource(child.pid)):
-            try:
+        with cpu_placement.placed(1) as own, (job.folder / "log").open("w+b") as printed:
+            placement = Placement((), (), None, own.harness_cpus, apart=True, client_cpus=own.cpus)
+            client, code = job.for_client(own.cpus), process.start(own.cpus)
+            seen = ObservedJob(job, placement)  # this machine's speed says nothing of the service's
+            with host.aside(placement), self._running(client, code, printed, seen, _ClientSource) as (child, ended):
                 stopped = None
                 if job.spec.kind != "remove":
                     # The load counts from here, after the client's imports.
-                    stopped = seen.reach("build" if job.spec.kind == "build" else "load", ended)
+                    stopped = seen.reach_load(ended)
                     job.tell_server_started(perf_counter_ns())
                 stopped = stopped or seen.follow(ended, report)
-            finally:
-                process.kill_group(child)
-        return stopped, child.returncode
+            self._credentials.hide_files(job.out)
+            if stopped:
+                stopped = replace(stopped, detail=self._credentials.hide(stopped.detail))
+            end = seen.end(child.returncode, self._printed(printed.fileno()), stopped)
+        return replace(end, server=_unknown())
 
     def _printed(self, descriptor: int) -> bytes:
         """Return the end of what a child printed, without the values of credentials."""
-        size, most = os.fstat(descriptor).st_size, _LOG_BYTES + _CUT_BYTES
+        size, most = os.fstat(descriptor).st_size, LOG_BYTES + _CUT_BYTES
         text = self._credentials.hide_bytes(os.pread(descriptor, most, max(0, size - most)))
         return text[_CUT_BYTES:] if size > most else text  # a value may be cut at its beginning
 
@@ -224,16 +197,6 @@ class AttachedLauncher(process.ProcessLauncher):
         if (self.service_url or "").startswith("postgresql:") and not is_local(self.service_url or ""):
             more |= {"PGSSLMODE": "verify-full", "PGSSLROOTCERT": more.get("SSL_CERT_FILE", "system")}
         return {**super()._environment(job), RUNS_VARIABLE: "1", **more, **self._credentials.values}
-
-
-class _NoCanary(CanaryLog):
-    """A log without readings: this machine's speed says nothing of the service's."""
-
-    def __init__(self) -> None:
-        self.taken = []
-
-    def take(self, when: str) -> None:
-        """Take none."""
 
 
 class _ClientSource(JobSource):
@@ -257,40 +220,25 @@ def _reach(url: str) -> None:
     """
     address = parsed(url)
     name, port = address.hostname or "", address.port or PORTS[address.scheme]
-    place = f"{name}:{port}"
     try:
         with socket.create_connection((name, port), _REACH_S) as connection:
             if address.scheme == "https":
                 with ssl.create_default_context().wrap_socket(connection, server_hostname=name):
                     pass
+        return
     except ssl.SSLCertVerificationError as error:
         own = "for an authority of your own set SSL_CERT_FILE"
-        raise EngineError(
-            f"{place}: its certificate does not hold ({error.verify_message}); correct it, or {own}"
-        ) from None
+        fault = f"its certificate does not hold ({error.verify_message}); correct it, or {own}"
     except ssl.SSLError as error:
-        raise EngineError(f"{place}: it does not speak TLS ({error.reason}); correct the address") from None
+        fault = f"it does not speak TLS ({error.reason}); correct the address"
     except socket.gaierror:
         raise UsageError(f"{name}: no machine has this name; correct the address of the service") from None
     except TimeoutError:
-        raise EngineError(
-            f"{place}: nothing answered within {_REACH_S:g} s; correct the address, or start it"
-        ) from None
+        fault = f"nothing answered within {_REACH_S:g} s; correct the address, or start it"
     except OSError as error:
         why = error.strerror or type(error).__name__
-        raise EngineError(f"{place}: the service cannot be reached ({why}); correct the address, or start it") from None
-
-
-def _failure(job: LaunchRequest, ended: LaunchEnd) -> StopReason | None:
-    """Return why a client that built or removed an index failed, by what it wrote."""
-    try:
-        measured = json.loads(read_start(job.out / MEASUREMENT, _MOST_MEASUREMENT_BYTES))
-        outcome, detail = str(measured["outcome"]), measured["detail"]
-    except (OSError, ValueError, KeyError, TypeError):
-        outcome, detail = "", f"ended with exit code {ended.exit_code}; {last_line(ended.log)}"
-    if outcome == Outcome.OK.value and not ended.exit_code:
-        return None
-    return StopReason(Outcome.CRASH, one_line(f"index {job.spec.kind}: {detail}", MAX_TEXT))
+        fault = f"the service cannot be reached ({why}); correct the address, or start it"
+    raise EngineError(f"{name}:{port}: {fault}")
 
 
 def _unknown() -> EffectiveEnvelope:

@@ -23,6 +23,10 @@ from harness.results.schema import CanaryReading, Placement
 
 KILLED = 137  # 128 + SIGKILL
 _AT_LIMIT = 0.98
+# The most that is kept of a job's output: its end, which tells most.
+LOG_BYTES = 10 << 20
+# The memory of a service's client: it holds queries and answers, and no index.
+CLIENT_BYTES = 2 << 30
 
 
 @dataclass(frozen=True)
@@ -96,19 +100,27 @@ class LaunchRequest:
         """
         spec = replace(self.spec, warmup=(), sample=()) if self.spec.pause else self.spec
         if spec.updates is not None:
-            updates = self.folder / UPDATES_FILE
-            updates.write_text(to_json(spec.updates), encoding="utf-8")
-            updates.chmod(0o644)
+            self._give(UPDATES_FILE, to_json(spec.updates))
         if spec.scenario == "mixed":
             spec = replace(spec, updates=None, scenario_params=ScenarioParams())
-        text = to_json(replace(spec, cpuset=cpuset))
-        (self.folder / "spec.json").write_text(text, encoding="utf-8")
+        self._give("spec.json", to_json(replace(spec, cpuset=cpuset)))
 
     def tell_server_started(self, started_ns: int) -> None:
-        """Tell a service's client that its server runs, since when, by a file that is whole when it is there."""
-        path = self.folder / SERVING
+        """Tell a service's client that its server runs, and since when."""
+        self._give(SERVING, json.dumps({"started_ns": started_ns}))
+
+    def for_client(self, cpus: tuple[int, ...]) -> LaunchRequest:
+        """Return the client's part of a service's job, with an envelope of its own, and write its spec."""
+        envelope = Envelope("client", len(cpus), CLIENT_BYTES)
+        made = replace(self, spec=replace(self.spec, envelope=envelope))
+        made.write_spec(Cpuset(cpus))
+        return made
+
+    def _give(self, name: str, text: str) -> None:
+        """Write a file that is whole when it is there, and that the job's user may read: our umask may forbid it."""
+        path = self.folder / name
         partial = path.with_suffix(".partial")
-        partial.write_text(json.dumps({"started_ns": started_ns}), encoding="utf-8")
+        partial.write_text(text, encoding="utf-8")
         partial.chmod(0o644)
         partial.rename(path)
 

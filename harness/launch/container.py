@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 import re
-import resource
 import secrets
 import signal
 import threading
@@ -28,7 +27,8 @@ from harness.driver.procfs import ReadFile, read_text
 from harness.driver.records import Outcome
 from harness.errors import EngineError, ImageError
 from harness.filesystem import this_process
-from harness.launch.base import LaunchRequest, Prepared, StopReason, thread_environment
+from harness.launch import podman
+from harness.launch.base import LOG_BYTES, LaunchRequest, Prepared, StopReason, thread_environment
 from harness.launch.connection import engine_errors
 from harness.launch.images import emulation, platforms
 from harness.launch.monitor import kernel_log
@@ -48,13 +48,8 @@ _REMOVED = ("is already in progress", "no such container", "no container with")
 LABEL = "ir-harness.owner"
 # A user that exists in no image: nothing in the image belongs to it.
 NOBODY = 65532
-LOG_BYTES = 10 << 20
 _SCRATCH_BYTES = 64 << 20
 SCRATCH = f"rw,noexec,nosuid,nodev,size={_SCRATCH_BYTES},mode=1777"
-
-
-# Open files and processes of a job in Podman, at most.  Podman asks for a million, which few users may have.
-_PODMAN_ULIMITS = {"nofile": (resource.RLIMIT_NOFILE, 1 << 16), "nproc": (resource.RLIMIT_NPROC, 1 << 15)}
 
 
 def name_of(job: LaunchRequest) -> str:
@@ -62,7 +57,7 @@ def name_of(job: LaunchRequest) -> str:
     return f"harness-{re.sub(r'[^A-Za-z0-9_.-]', '_', job.spec.system)}-{job.spec.kind}-"
 
 
-def create_arguments(job: LaunchRequest, placement: Placement, *, podman: bool = False) -> dict[str, Any]:
+def create_arguments(job: LaunchRequest, placement: Placement) -> dict[str, Any]:
     """Return an envelope's limits as arguments of the engine's create call (measuring rules 1, 2, 3, 5)."""
     envelope = job.spec.envelope
     mounts = [
@@ -75,10 +70,6 @@ def create_arguments(job: LaunchRequest, placement: Placement, *, podman: bool =
     if not job.may_write_index:  # each file at most as large as all output; an index may be large
         most_bytes = max_output_bytes(job.spec)
         ulimits.append(Ulimit(name="fsize", soft=most_bytes, hard=most_bytes))
-    for name, (number, most) in _PODMAN_ULIMITS.items() if podman else ():
-        own = resource.getrlimit(number)[1]
-        limit = most if own == resource.RLIM_INFINITY else min(own, most)
-        ulimits.append(Ulimit(name=name, soft=limit, hard=limit))
     gpus = [str(index) for index in range(envelope.gpus)]
     return {
         "image": job.prepared.reference,
@@ -152,12 +143,12 @@ class JobContainer:
 
     def __init__(self, container: Container) -> None:
         self._container = container
-        self._waiting: ContainerWait | None = None
+        self._engine_lost = False
         self.id = str(container.id)
+        self.ended = threading.Event()  # also when the engine goes away
         self.group: cgroup.Cgroup | None = None  # once it has started, where the host shows its cgroup
-        self.started_ns = (
-            0  # when its process started, on the monotonic clock; without its cgroup, when it was asked to
-        )
+        # When its process started, on the monotonic clock; without its cgroup, when it was asked to.
+        self.started_ns = 0
 
     def start(self, also: threading.Event | None = None) -> StopReason | None:
         """Start it; return why the engine does not.  Its end sets ``also`` too."""
@@ -173,7 +164,7 @@ class JobContainer:
                     Outcome.CRASH, f"the image does not start: {' '.join(str(error.explanation).split())[-300:]}"
                 )
             return refused(error)
-        self._waiting = ContainerWait(self._container, also)
+        threading.Thread(target=self._wait, args=(also,), daemon=True, name="container-wait").start()
         self._container.reload()
         pid = self._container.attrs["State"]["Pid"]
         membership = (read_text(Path(f"/proc/{pid}/cgroup")) or "") if pid else ""
@@ -184,11 +175,16 @@ class JobContainer:
                 self.started_ns = max(self.started_ns, time.perf_counter_ns() - round(age_s * 1e9))
         return None
 
-    @property
-    def ended(self) -> threading.Event:
-        """The event of its end, once it has started."""
-        assert self._waiting is not None, "start comes before it"
-        return self._waiting.ended
+    def _wait(self, also: threading.Event | None) -> None:
+        """Wait for its end through one open request, which costs the measured CPUs nothing."""
+        try:
+            self._container.wait(timeout=None)
+        except (DockerException, requests.RequestException):
+            self._engine_lost = True
+        finally:
+            self.ended.set()
+            if also:
+                also.set()
 
     def source(self, placement: Placement, read: ReadFile) -> JobSource:
         """Return the source of its counters, where the host shows its cgroup."""
@@ -208,8 +204,15 @@ class JobContainer:
         Raises:
             EngineError: the engine went away and took its containers down, so their end says nothing about the job.
         """
-        assert self._waiting is not None, "start comes before it"
-        self._waiting.result()
+        if not self.ended.wait(_KILL_S):
+            raise EngineError(
+                f"the Docker engine did not end a container within {_KILL_S} s; see `harness doctor`, then run again"
+            )
+        if self._engine_lost:
+            raise EngineError(
+                "the Docker engine went away while a job ran; see that it is back (`harness doctor`), then run again: "
+                "what was finished is kept, and what is left of the job is removed"
+            )
         self._container.reload()
         state = self._container.attrs["State"]
         # The engine keeps no more of it than `create_arguments` allows.
@@ -219,7 +222,14 @@ class JobContainer:
 
 @contextmanager
 def created(client: docker.DockerClient, arguments: Mapping[str, Any]) -> Iterator[JobContainer]:
-    """Create a job's container; remove it at the end, also after an error."""
+    """Create a job's container; remove it at the end, also after an error.
+
+    Args:
+        client: the engine.
+        arguments: as :func:`create_arguments` returns them.
+    """
+    if podman.is_engine(client):
+        arguments = {**arguments, "ulimits": [*arguments["ulimits"], *podman.ulimits()]}
     with _deferred_interrupts():  # else a container could stay for ever
         container = client.containers.create(**arguments)
     try:
@@ -232,9 +242,8 @@ def created(client: docker.DockerClient, arguments: Mapping[str, Any]) -> Iterat
 
 
 def open_to_job_user(job: LaunchRequest) -> None:
-    """Let the job's user read its spec and write its ``out/``: our umask may forbid both."""
+    """Let the job's user enter its folder and write its ``out/``: our umask may forbid both."""
     job.folder.chmod(0o755)
-    (job.folder / "spec.json").chmod(0o644)
     for folder in [job.out, *([job.index_dir] if job.may_write_index else [])]:
         folder.chmod(0o755)
         if os.getuid() == 0:
@@ -288,41 +297,3 @@ def _deferred_interrupts() -> Iterator[None]:
             signal.signal(number, handler)
     if received:
         raise KeyboardInterrupt
-
-
-class ContainerWait(threading.Thread):
-    """A wait for a container's end through one open request, which costs the measured CPUs nothing."""
-
-    def __init__(self, container: Container, also: threading.Event | None = None) -> None:
-        super().__init__(daemon=True, name="container-wait")
-        self._container = container
-        self._broken = False
-        self.ended, self._also = threading.Event(), also
-        self.start()
-
-    def run(self) -> None:
-        """Block until the container ends or the engine goes away."""
-        try:
-            self._container.wait(timeout=None)
-        except (DockerException, requests.RequestException):
-            self._broken = True
-        finally:
-            self.ended.set()
-            if self._also:
-                self._also.set()
-
-    def result(self) -> None:
-        """Return when the container has ended.
-
-        Raises:
-            EngineError: the engine went away and took its containers down, so their end says nothing about the job.
-        """
-        if not self.ended.wait(_KILL_S):
-            raise EngineError(
-                f"the Docker engine did not end a container within {_KILL_S} s; see `harness doctor`, then run again"
-            )
-        if self._broken:
-            raise EngineError(
-                "the Docker engine went away while a job ran; see that it is back (`harness doctor`), then run again: "
-                "what was finished is kept, and what is left of the job is removed"
-            )

@@ -84,17 +84,8 @@ def place(count: int, usable: Iterable[int] | None = None, root: Path = SYSTEM) 
     seen = read(mine, root)
     candidates = _candidates(seen, count) if seen.shown else [set(sorted(mine)[-count:])]
     chosen = max(candidates, key=lambda cpus: _merit(cpus, seen))
-    rest = mine - chosen
-    # Where only siblings are left, the harness takes them: better half a core than the job's own CPU.
-    apart = rest - _touched(chosen, seen) if seen.shown else rest
     nodes = {core.node for core in seen.cores if core.usable & chosen and core.node is not None}
-    return Placement(
-        cpus=tuple(sorted(chosen)),
-        numa_nodes=tuple(sorted(nodes)),
-        whole_cores=_whole(chosen, seen) and bool(apart or not rest) if seen.shown else None,
-        harness_cpus=tuple(sorted(apart or rest or chosen)),
-        apart=bool(rest),
-    )
+    return _placement(chosen, nodes, mine - chosen, seen, whole=_whole(chosen, seen))
 
 
 def place_among(count: int, given: set[int], held: set[int], root: Path = SYSTEM) -> Placement | None:
@@ -110,12 +101,26 @@ def place_among(count: int, given: set[int], held: set[int], root: Path = SYSTEM
         return None
     chosen, mine = set(place(count, given, root).cpus), os.sched_getaffinity(0)
     seen = read(held | mine, root)
-    rest = mine - chosen
+    nodes = set[int]()  # the scheduler decides, and a job may use the memory of all
+    return _placement(chosen, nodes, mine - chosen, seen, whole=_touched(chosen, seen) <= held)
+
+
+def _placement(chosen: set[int], nodes: set[int], rest: set[int], seen: Topology, *, whole: bool) -> Placement:
+    """Return the placement of a job on chosen CPUs.
+
+    Args:
+        chosen: its CPUs.
+        nodes: the NUMA nodes of its memory; empty: any.
+        rest: the other CPUs that this process may use.
+        seen: the topology of all of them.
+        whole: no other work may run on the cores of the chosen CPUs, the harness's left aside.
+    """
+    # Where only siblings are left, the harness takes them: better half a core than the job's own CPU.
     apart = rest - _touched(chosen, seen) if seen.shown else rest
     return Placement(
         cpus=tuple(sorted(chosen)),
-        numa_nodes=(),  # the scheduler decides, and a job may use the memory of all
-        whole_cores=_touched(chosen, seen) <= held and bool(apart or not rest) if seen.shown else None,
+        numa_nodes=tuple(sorted(nodes)),
+        whole_cores=whole and bool(apart or not rest) if seen.shown else None,
         harness_cpus=tuple(sorted(apart or rest or chosen)),
         apart=bool(rest),
     )

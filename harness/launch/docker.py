@@ -91,7 +91,7 @@ class DockerLauncher(Launcher):
         return self._client
 
     def _builder(self, stopped: threading.Event | None = None, progress: Progress = silent) -> ImageBuilder:
-        limits = BuildLimits(stopped=stopped) if stopped else None
+        limits = BuildLimits(stopped=stopped) if stopped else BuildLimits()
         return ImageBuilder(self.client, self.cache, self.models, self._platform, limits, progress)
 
     def engine_version(self) -> str | None:
@@ -193,12 +193,11 @@ class DockerLauncher(Launcher):
         with ExitStack() as stack:
             placement = stack.enter_context(cpu_placement.placed(envelope.cpus))
             if job.spec.service_url is not None:
-                is_podman = podman.is_engine(self.client)
-                return service.launch(self.client, job, placement, self._canary, progress, podman=is_podman)
+                return service.launch(self.client, job, placement, self._canary, progress)
             job.write_spec(placement.cpuset)
             container.open_to_job_user(job)
             stack.enter_context(engine_errors())
-            arguments = container.create_arguments(job, placement, podman=podman.is_engine(self.client))
+            arguments = container.create_arguments(job, placement)
             try:
                 made = stack.enter_context(container.created(self.client, arguments))
             except docker.errors.APIError as error:  # the engine answers, so other jobs may run

@@ -10,13 +10,14 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Self
 
+from harness import child_process
 from harness.driver.procfs import format_list, parse_list
+from harness.launch.base import LOG_BYTES
 
 # What a scheduler may take to start a step on a node that is busy with the end of another.
 START_S = 120.0
@@ -41,12 +42,6 @@ echo "$code"
 read -r _ <&3
 """
 _HELLO = "harness-gate "
-# The command ends with the harness, even after a kill -9.
-_WITH_PARENT = """import ctypes, os, signal, sys
-ctypes.CDLL(None).prctl(1, signal.SIGTERM)
-if os.getppid() != int(sys.argv[1]): sys.exit(1)
-os.execvp(sys.argv[2], sys.argv[2:])
-"""
 
 
 class GateClosed(Exception):
@@ -62,7 +57,6 @@ class Gate:
         job: the job's command.
         environment: of both.
         most_bytes: of each file that the job writes; None: any.
-        log_bytes: the last bytes of its output that are kept.
 
     Raises:
         GateClosed: it did not start.
@@ -76,17 +70,16 @@ class Gate:
         environment: Mapping[str, str],
         *,
         most_bytes: int | None = None,
-        log_bytes: int = 10 << 20,
     ) -> None:
         self.ended = threading.Event()
         self.code: int | None = None
         self._pipe, self._errors = folder / "log", folder / "errors"
         os.mkfifo(self._pipe, 0o600)
         blocks = -(-(most_bytes or 0) // 512)  # as `ulimit -f` counts
-        shell = ["sh", "-c", _SHELL, "gate", str(self._pipe), str(blocks), *job]
-        self._command = [sys.executable, "-I", "-c", _WITH_PARENT, str(os.getpid()), *holder, *shell]
+        shell = ("sh", "-c", _SHELL, "gate", str(self._pipe), str(blocks))
+        self._command = child_process.ends_with_us([*holder, *shell, *job])
         self._environment = dict(environment)
-        self._log, self._log_bytes = bytearray(), log_bytes
+        self._log = bytearray()
         self._log_thread = threading.Thread(target=self._read_log, name="gate-log", daemon=True)
         self._log_thread.start()
         self._hello, self._words = threading.Event(), ""
@@ -133,7 +126,7 @@ class Gate:
     def log(self) -> bytes:
         """Return the last output of the job, which has ended."""
         self._log_thread.join(_END_S)
-        return bytes(self._log[-self._log_bytes :])
+        return bytes(self._log[-LOG_BYTES:])
 
     def words(self) -> str:
         """Return what the holder has said on its error output."""
@@ -165,8 +158,8 @@ class Gate:
         with contextlib.suppress(OSError), self._pipe.open("rb", buffering=0) as pipe:
             while chunk := pipe.read(_CHUNK):
                 self._log += chunk
-                if len(self._log) > 2 * self._log_bytes:  # moved now and then, not at each chunk
-                    del self._log[: -self._log_bytes]
+                if len(self._log) > 2 * LOG_BYTES:  # moved now and then, not at each chunk
+                    del self._log[:-LOG_BYTES]
 
     def __exit__(self, *_raised: object) -> None:
         """End the shell and its holder, which kills a job that still runs."""

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 
 from harness.driver.procfs import OpenFiles, ReadFile
 from harness.launch import host
@@ -14,33 +15,46 @@ from harness.launch.monitor import gpu, instructions, rapl
 from harness.launch.monitor.canary import Canary
 from harness.launch.monitor.sampler import Sampler
 from harness.launch.monitor.sources import JobSource
-from harness.launch.watch import CanaryLog, JobWatch, follow
+from harness.launch.watch import JobWatch
 from harness.progress import Progress
-from harness.results.schema import Placement
+from harness.results.schema import CanaryReading, Placement
+
+_POLL_S = 0.25  # between two polls of a job's watch, some dozens of system calls each
 
 
 class ObservedJob:
-    """One job, seen from outside; made by :func:`observed`."""
+    """One job, seen from outside; made by :func:`observed`, or without counters of the machine."""
 
     def __init__(
         self,
         job: LaunchRequest,
         placement: Placement,
-        canary_log: CanaryLog,
-        gpus: gpu.JobGpus | None,
-        packages: rapl.PackageCounters | None,
-        counter: instructions.EventCounter | None,
+        canary: Canary | None = None,
+        gpus: gpu.JobGpus | None = None,
+        packages: rapl.PackageCounters | None = None,
+        counter: instructions.EventCounter | None = None,
     ) -> None:
-        self._job, self._placement, self._canary_log = job, placement, canary_log
+        self._job, self._placement, self._canary = job, placement, canary
         self._gpus, self._packages, self._counter = gpus, packages, counter
+        self.readings: list[CanaryReading] = []
         self._wall_s = 0.0
+
+    def read_canary(self, when: str) -> None:
+        """Read the machine's speed ``before``, ``between`` or ``after`` the trials, or around the build."""
+        if self._canary is None:
+            return
+        self._canary.prepare(self._placement)  # at the first look alone, and outside its time
+        # The job's folder is on the disk of the results, and goes with the job.
+        reading = self._canary.read(when, self._placement, self._job.folder)
+        self.readings.append(replace(reading, gpu=self._gpus.read()) if self._gpus else reading)
 
     def begin(self) -> None:
         """Start the job's clock; to be called just before the job."""
         self._started, self._watch = time.monotonic(), JobWatch(self._job)
 
-    def reach(self, phase: str, ended: threading.Event) -> StopReason | None:
-        """Wait until the job begins this phase or ends (None), or must be stopped."""
+    def reach_load(self, ended: threading.Event) -> StopReason | None:
+        """Wait until the job begins to load or to build, or ends (None), or must be stopped."""
+        phase = "build" if self._job.spec.kind == "build" else "load"
         while self._watch.progress.phase != phase and not ended.wait(self._watch.ask_s):
             if stopped := self._watch.poll():
                 return stopped
@@ -62,14 +76,41 @@ class ObservedJob:
     def follow(
         self, ended: threading.Event, progress: Progress, check: Callable[[], StopReason | None] = lambda: None
     ) -> StopReason | None:
-        """Follow the job until it ends (None) or must be stopped, as :func:`harness.launch.watch.follow`."""
-        return follow(self._watch, ended, progress, self._canary_log, self._sampler, check)
+        """Follow the job until it ends (None) or must be stopped.
+
+        Args:
+            ended: the job's end.
+            progress: takes the steps of its phases.
+            check: returns another reason to stop it, at each poll.
+        """
+        watch, sampler = self._watch, self._sampler
+        next_poll, seen = 0.0, (watch.progress.phase, 0)
+        while not ended.wait(watch.ask_s):
+            if not watch.stirred() and time.monotonic() < next_poll:
+                continue
+            stopped = watch.poll() or check()
+            next_poll = time.monotonic() + _POLL_S
+            reached = (watch.progress.phase, len(watch.handed))
+            if reached != seen:
+                sampler.mark()
+            seen = reached
+            progress(watch.progress.done, watch.progress.total, watch.progress.phase)
+            if stopped:
+                return stopped
+            if watch.paused is not None:
+                # The look works on the job's CPUs: what is counted between these two marks is ours.
+                if watch.between:
+                    sampler.mark()
+                    self.read_canary("between")
+                sampler.mark()
+                watch.answer()
+        return watch.follow()
 
     def end(
         self, exit_code: int | None, log: bytes, stopped: StopReason | None, *, oom_killed: bool = False
     ) -> LaunchEnd:
         """Return the end of the job with all that was seen of it, after a last reading of the canary."""
-        self._canary_log.take("after")
+        self.read_canary("after")
         sampler, watch = self._sampler, self._watch
         return LaunchEnd(
             exit_code=exit_code,
@@ -82,7 +123,7 @@ class ObservedJob:
             log=log,
             counters=sampler.counters(),
             gpus=sampler.gpus(),
-            canary=tuple(self._canary_log.taken),
+            canary=tuple(self.readings),
             placement=self._placement,
             handed=tuple(watch.handed),
             ready_s=watch.ready_s,
@@ -101,6 +142,6 @@ def observed(job: LaunchRequest, placement: Placement, canary: Canary) -> Iterat
         rapl.following(placement.cpus) as packages,
         instructions.following() as counter,
     ):
-        canary_log = CanaryLog(canary, placement, job, gpus)
-        canary_log.take("before")
-        yield ObservedJob(job, placement, canary_log, gpus, packages, counter)
+        seen = ObservedJob(job, placement, canary, gpus, packages, counter)
+        seen.read_canary("before")
+        yield seen

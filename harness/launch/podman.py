@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
+import resource
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
@@ -17,6 +17,7 @@ from typing import Any
 import docker
 import requests
 from docker.errors import DockerException
+from docker.types import Ulimit
 
 from harness import child_process
 from harness.driver import cgroup
@@ -29,6 +30,8 @@ from harness.untrusted import one_line
 _START_S = 30.0
 _END_S = 10.0
 _POLL_S = 0.1
+# Open files and processes of a job, at most.  Podman asks for a million, which few users may have.
+_ULIMITS = {"nofile": (resource.RLIMIT_NOFILE, 1 << 16), "nproc": (resource.RLIMIT_NPROC, 1 << 15)}
 _INSTALL = "install it (Debian: apt-get install podman), or leave --builder out where a Docker engine answers"
 
 
@@ -46,6 +49,14 @@ def is_engine(client: docker.DockerClient) -> bool:
 def name(info: Mapping[str, Any]) -> str:
     """Return the engine's name, by its answer to ``info``: Podman says which builder it has."""
     return "Podman" if "BuildahVersion" in info else "Docker"
+
+
+def ulimits() -> Iterator[Ulimit]:
+    """Yield the limits that a container needs in Podman, in addition to a job's own."""
+    for name, (number, most) in _ULIMITS.items():
+        own = resource.getrlimit(number)[1]
+        limit = most if own == resource.RLIM_INFINITY else min(own, most)
+        yield Ulimit(name=name, soft=limit, hard=limit)
 
 
 def check_limits(info: Mapping[str, Any], root: Path = cgroup.ROOT, user: int | None = None) -> Check | None:
@@ -96,14 +107,12 @@ def _start(address: str, output: int, folder: Path) -> subprocess.Popen[bytes]:
     # crun refuses hosts that have controllers of both cgroup versions.
     mixed = (read_text(cgroup.ROOT / "unified" / "cgroup.controllers") or "").strip() and shutil.which("runc")
     command = ["podman", *(["--runtime", "runc"] if mixed else []), "system", "service", "--time=0", address]
-    if shutil.which("setpriv"):  # else a harness that is killed leaves it running
-        command = ["setpriv", "--pdeathsig", "TERM", *command]
     if shutil.which("podman") is None:
         raise EngineError(f"podman is not on this machine; {_INSTALL}")
     variables = child_process.environment(*child_process.NETWORK, "XDG_RUNTIME_DIR", "CONTAINERS_*", "STORAGE_*")
     # Its monitor of containers writes a file `oom` into its current folder.
     return subprocess.Popen(
-        command,
+        child_process.ends_with_us(command),
         cwd=folder,
         env=variables,
         stdin=subprocess.DEVNULL,
@@ -130,6 +139,4 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     child.terminate()
     with suppress(subprocess.TimeoutExpired):
         child.wait(_END_S)
-    with suppress(ProcessLookupError):  # all ended by themselves
-        os.killpg(child.pid, signal.SIGKILL)
-    child.wait()
+    child_process.kill_group(child)

@@ -6,29 +6,29 @@ the job sees the network and the rest of the disk, and results say so (``isolati
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
-from harness import filesystem
+from harness import child_process, filesystem
 from harness.config import page
 from harness.driver.records import Outcome, digest
 from harness.errors import ImageError
 from harness.launch import cpu_placement
-from harness.launch.base import LaunchEnd, Launcher, LaunchRequest, Prepared, StopReason, thread_environment
+from harness.launch.base import LOG_BYTES, LaunchEnd, Launcher, LaunchRequest, Prepared, StopReason, thread_environment
 from harness.launch.checks import Check, warn_if
 from harness.launch.images import assets, driver_code, locks, platforms, recipes
 from harness.launch.images.systems import WHOLE_ENGINE, System
 from harness.launch.monitor.canary import Canary
-from harness.launch.monitor.sources import ProcessSource
-from harness.launch.observation import observed
+from harness.launch.monitor.sources import JobSource, ProcessSource
+from harness.launch.observation import ObservedJob, observed
 from harness.progress import Progress
 from harness.results.isolation import PROCESS
 from harness.untrusted import MAX_TEXT, one_line
@@ -39,7 +39,6 @@ log = logging.getLogger(__name__)
 PYTHON_VARIABLE = "HARNESS_PYTHON"
 # The engines' locks are for the Python that images have.
 _LOCK_PYTHON = (3, 11)
-_LOG_BYTES = 10 << 20
 # Pinned before anything is imported, because libraries count CPUs when they load; and set to die with the
 # harness, because nothing else would end a hung adapter after a kill -9.
 _START = """
@@ -122,7 +121,7 @@ class ProcessLauncher(Launcher):
             (partial / name).parent.mkdir(parents=True, exist_ok=True)
             (partial / name).write_bytes(content if isinstance(content, bytes) else content.read_bytes())
         lean = system.lean and system.prepare_lean
-        needed = recipes.packages(system, lean=True) if lean else system.shared_locks
+        needed = recipes.needed(system.shared_locks, system, lean=True) if lean else system.shared_locks
         self._install(system, [*needed.values(), system.lock], partial / "packages")
         shutil.copytree(files, partial / "assets")
         if system.prepare and system.assets and self._make_ready(system, partial, whole=not lean) == WHOLE_ENGINE:
@@ -148,29 +147,50 @@ class ProcessLauncher(Launcher):
             job.write_spec(placement.cpuset)
             before = _entries(job)
             code = start(placement.cpus, read_only=not job.may_write_index)
-            seen.begin()
-            child = subprocess.Popen(
-                self.command([self._python or sys.executable, "-c", code]),
-                env=self._environment(job),
-                cwd=job.out,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-            ended = threading.Event()
-            threading.Thread(target=wait, args=(child, ended), daemon=True, name="child-wait").start()
-            with seen.sampling(lambda _: ProcessSource(child.pid, placement.cpus)):
-                try:
-                    stopped = seen.follow(ended, progress)
-                finally:
-                    kill_group(child)
+            with self._running(job, code, log, seen, lambda pid: ProcessSource(pid, placement.cpus)) as (child, ended):
+                stopped = seen.follow(ended, progress)
             if changed := _changed(before, _entries(job)):
                 stopped = stopped or changed
                 # Without facts.json the changed index does not count as built (harness.jobs.indexes).
                 (job.index_dir.parent / "facts.json").unlink(missing_ok=True)
-            log.seek(max(0, log.seek(0, os.SEEK_END) - _LOG_BYTES))  # its end tells most
-            return seen.end(child.returncode, log.read(_LOG_BYTES), stopped)
+            log.seek(max(0, log.seek(0, os.SEEK_END) - LOG_BYTES))
+            return seen.end(child.returncode, log.read(LOG_BYTES), stopped)
+
+    @contextmanager
+    def _running(
+        self, job: LaunchRequest, code: str, output: IO[bytes], seen: ObservedJob, source: Callable[[int], JobSource]
+    ) -> Iterator[tuple[subprocess.Popen[bytes], threading.Event]]:
+        """Run code of :func:`start` in a child, observed; yield the child and the event of its end, then kill it.
+
+        Args:
+            job: whose files and environment it gets.
+            code: of the driver.
+            output: takes what it prints.
+            seen: samples the source until it is killed.
+            source: makes that source, given its process id.
+        """
+        seen.begin()
+        child = subprocess.Popen(
+            self.command([self._python or sys.executable, "-c", code]),
+            env=self._environment(job),
+            cwd=job.out,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        ended = threading.Event()
+
+        def wait() -> None:
+            child.wait()
+            ended.set()
+
+        threading.Thread(target=wait, daemon=True, name="child-wait").start()
+        with seen.sampling(lambda _: source(child.pid)):
+            try:
+                yield child, ended
+            finally:
+                child_process.kill_group(child)
 
     def command(self, driver: list[str]) -> list[str]:
         """Return the command that runs the driver; another launcher may put one in front that keeps its process id."""
@@ -275,16 +295,3 @@ def _changed(before: dict[str, tuple[int, int]], after: dict[str, tuple[int, int
     name = min(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
     what = f"the search wrote into its index ({one_line(name, MAX_TEXT)}), which is read-only in a container"
     return StopReason(Outcome.BAD_OUTPUT, f"{what}; the next run builds it again")
-
-
-def wait(child: subprocess.Popen[bytes], ended: threading.Event) -> None:
-    """Wait for a child's end, and report it."""
-    child.wait()
-    ended.set()
-
-
-def kill_group(child: subprocess.Popen[bytes]) -> None:
-    """Kill a child and all processes of its group."""
-    with contextlib.suppress(ProcessLookupError):  # all ended by themselves
-        os.killpg(child.pid, signal.SIGKILL)
-    child.wait()

@@ -12,7 +12,7 @@ import signal
 import threading
 from collections.abc import Collection
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +24,10 @@ from harness import filesystem
 from harness.driver.cgroup import Cgroup
 from harness.driver.envelope import mismatches
 from harness.driver.procfs import ReadFile
-from harness.driver.records import Cpuset, EffectiveEnvelope, Envelope, Outcome
+from harness.driver.records import EffectiveEnvelope, Outcome
 from harness.driver.serve import EFFECTIVE, MISMATCH
 from harness.launch import container
-from harness.launch.base import LaunchEnd, LaunchRequest, StopReason
+from harness.launch.base import CLIENT_BYTES, LOG_BYTES, LaunchEnd, LaunchRequest, StopReason
 from harness.launch.connection import engine_errors
 from harness.launch.container import ContainerEnd, JobContainer
 from harness.launch.images.systems import ServiceSettings
@@ -41,8 +41,6 @@ from harness.progress import Progress
 from harness.results.schema import Placement
 from harness.untrusted import MAX_TEXT, check_names, last_line, one_line, read_start
 
-# The client's memory: it holds queries and answers, and no index.
-_CLIENT_BYTES = 2 << 30
 # How long a server may take to end when it is asked to, after a build; and to be seen dead when its client has failed.
 _STOP_S, _DYING_S = 120.0, 2.0
 # Exit codes of a server that got SIGTERM: its own, or 128 and the signal's.
@@ -53,13 +51,7 @@ _MOST_EFFECTIVE_BYTES = 1 << 16
 
 
 def launch(
-    engine: docker.DockerClient,
-    job: LaunchRequest,
-    placement: Placement,
-    canary: Canary,
-    progress: Progress,
-    *,
-    podman: bool = False,
+    engine: docker.DockerClient, job: LaunchRequest, placement: Placement, canary: Canary, progress: Progress
 ) -> LaunchEnd:
     """Run a service's job: start its client, then the server; follow both to the end, and remove them."""
     placement = replace(placement, client_cpus=placement.harness_cpus)
@@ -68,9 +60,8 @@ def launch(
         server_job, client_job = _server(job, placement), _client(job, placement)
         seen = stack.enter_context(observed(job, placement, canary))
         try:
-            arguments = _client_arguments(client_job, placement, podman=podman)
-            client = stack.enter_context(container.created(engine, arguments))
-            arguments = _server_arguments(server_job, placement, client, podman=podman)
+            client = stack.enter_context(container.created(engine, _client_arguments(client_job, placement)))
+            arguments = _server_arguments(server_job, placement, client)
             server = stack.enter_context(container.created(engine, arguments))
         except docker.errors.APIError as error:  # the engine answers, so other jobs may run
             return LaunchEnd(stopped=container.refused(error), placement=placement)
@@ -78,40 +69,36 @@ def launch(
         return _Pair(job, server_job, placement, server, client).run(seen, progress)
 
 
+@dataclass(frozen=True)
 class _Pair:
-    """The two containers of one job."""
+    """The two containers of one job; ``ended``: one of them has ended."""
 
-    def __init__(
-        self,
-        job: LaunchRequest,
-        server_job: LaunchRequest,
-        placement: Placement,
-        server: JobContainer,
-        client: JobContainer,
-    ) -> None:
-        self._job, self._server_job, self._placement = job, server_job, placement
-        self._server, self._client = server, client
-        self._ended = threading.Event()  # of either
+    job: LaunchRequest
+    server_job: LaunchRequest
+    placement: Placement
+    server: JobContainer
+    client: JobContainer
+    ended: threading.Event = field(default_factory=threading.Event)
 
     def run(self, seen: ObservedJob, progress: Progress) -> LaunchEnd:
         """Start both, follow them to the end, and judge which of them ended the job."""
-        job, server, client, placement = self._job, self._server, self._client, self._placement
-        if refused := client.start(self._ended):
+        job, server, client, placement = self.job, self.server, self.client, self.placement
+        if refused := client.start(self.ended):
             return LaunchEnd(stopped=refused, placement=placement)
         # The server starts once its client waits for it, so that its load is seen from its first moment.
-        stopped = seen.reach("build" if job.spec.kind == "build" else "load", client.ended)
+        stopped = seen.reach_load(client.ended)
         if stopped or client.ended.is_set():
             client.kill()
             with seen.sampling(lambda _: JobSource()):
                 pass
             ended = client.result()
             return seen.end(ended.exit_code, ended.log, stopped)
-        if refused := server.start(self._ended):
+        if refused := server.start(self.ended):
             return LaunchEnd(stopped=refused, placement=placement)
         job.tell_server_started(server.started_ns)
         with seen.sampling(self._source):
             stopped = limit_mismatch(server.group, job.spec.envelope, placement.cpuset) or seen.follow(
-                self._ended, progress, self._check
+                self.ended, progress, self._check
             )
             if client.ended.is_set() and client.result().exit_code:
                 # It failed because the server is going, perhaps, and was the first to notice.
@@ -123,37 +110,37 @@ class _Pair:
         return self._end(seen, stopped, died)
 
     def _source(self, read: ReadFile) -> JobSource:
-        client = replace(self._client.group, read=read) if self._client.group else None
-        return _PairSource(self._server.source(self._placement, read), client)
+        client = replace(self.client.group, read=read) if self.client.group else None
+        return _PairSource(self.server.source(self.placement, read), client)
 
     def _check(self) -> StopReason | None:
         """Return why the job cannot go on: the server's limits have changed, or it fills the disk."""
-        job = self._server_job
+        job = self.server_job
         return (
-            limit_change(self._server.group, self._placement.cpuset)
+            limit_change(self.server.group, self.placement.cpuset)
             or too_large(job.out, _MOST_OUT_BYTES, "the server wrote")
             or (too_large(job.index_dir, most_index_bytes(job), "the index has") if job.index_is_copy else None)
         )
 
     def _stop_after_build(self) -> StopReason | None:
         """End the server of a finished build in good order, so that its index is whole on the disk."""
-        if self._job.spec.kind != "build" or self._server.ended.is_set() or not self._client.ended.is_set():
+        if self.job.spec.kind != "build" or self.server.ended.is_set() or not self.client.ended.is_set():
             return None
-        self._server.kill(signal.SIGTERM)
-        if self._server.ended.wait(_STOP_S):
+        self.server.kill(signal.SIGTERM)
+        if self.server.ended.wait(_STOP_S):
             return None
         reason = f"the server did not end within {_STOP_S:g} s of the signal to, after the build"
         return StopReason(Outcome.TIMEOUT, f"{reason}; its index may not be whole")
 
     def _end(self, seen: ObservedJob, stopped: StopReason | None, died: bool) -> LaunchEnd:
         """Return the end of the job; a server that ended by itself ended it."""
-        server, client = self._server.result(), self._client.result()
-        effective = read_effective(self._server_job)
+        server, client = self.server.result(), self.client.result()
+        effective = read_effective(self.server_job)
         parts = [b"the client:", client.log, b"the server:", server.log]
-        log = b"\n".join(parts if died else parts[2:] + parts[:2])[-container.LOG_BYTES :]
+        log = b"\n".join(parts if died else parts[2:] + parts[:2])[-LOG_BYTES:]
         exit_code = server.exit_code if died else client.exit_code
         ended = replace(seen.end(exit_code, log, stopped, oom_killed=server.oom_killed), server=effective)
-        if stopped or ended.lacked_memory(self._job.spec.envelope.memory_bytes):
+        if stopped or ended.lacked_memory(self.job.spec.envelope.memory_bytes):
             return ended
         return replace(ended, stopped=self._fault(server, client, died, effective))
 
@@ -162,29 +149,24 @@ class _Pair:
     ) -> StopReason | None:
         """Return what was wrong with a job that ran to an end, as far as its files do not say."""
         if died and server.exit_code == MISMATCH and effective is not None:
-            spec = self._server_job.spec
-            wrong = mismatches(spec.envelope, effective, spec.enforced, self._placement.cpuset)
+            spec = self.server_job.spec
+            wrong = mismatches(spec.envelope, effective, spec.enforced, self.placement.cpuset)
             return StopReason(Outcome.ENVELOPE_MISMATCH, one_line("; ".join(wrong) or last_line(server.log), MAX_TEXT))
         if died:
             what = f"the server ended with exit code {server.exit_code} before its client did"
             return StopReason(Outcome.CRASH, f"{what}; {last_line(server.log)}")
         if client.oom_killed:
-            text = f"the client needed more than its {_CLIENT_BYTES >> 20} MiB; the server's limit was not reached"
+            text = f"the client needed more than its {CLIENT_BYTES >> 20} MiB; the server's limit was not reached"
             return StopReason(Outcome.CRASH, text)
-        if self._job.spec.kind == "build" and not client.exit_code and server.exit_code not in _ENDED_WELL:
+        if self.job.spec.kind == "build" and not client.exit_code and server.exit_code not in _ENDED_WELL:
             what = f"the server ended with exit code {server.exit_code} when it was asked to, after the build"
             return StopReason(Outcome.CRASH, f"{what}; {last_line(server.log)}")
         return None
 
 
-def server_folder(job: LaunchRequest) -> Path:
-    """Return the folder that the server of a job sees as ``/job``."""
-    return job.folder / "server"
-
-
 def _server(job: LaunchRequest, placement: Placement) -> LaunchRequest:
     """Make the server's part of a job: its folder, its spec, and the copy of an index that it would change."""
-    folder, settings = server_folder(job), _settings(job)
+    folder, settings = job.folder / "server", _settings(job)
     (folder / "out").mkdir(parents=True)
     spec = replace(job.spec, service_url=None, updates=None)
     made = replace(job, spec=spec, folder=folder)
@@ -197,18 +179,14 @@ def _server(job: LaunchRequest, placement: Placement) -> LaunchRequest:
 
 def _client(job: LaunchRequest, placement: Placement) -> LaunchRequest:
     """Make the client's part of a job, with an envelope of its own."""
-    envelope = Envelope("client", len(placement.client_cpus), _CLIENT_BYTES)
-    made = replace(job, spec=replace(job.spec, envelope=envelope))
-    made.write_spec(Cpuset(placement.client_cpus))
+    made = job.for_client(placement.client_cpus)
     container.open_to_job_user(made)
     return made
 
 
-def _server_arguments(
-    job: LaunchRequest, placement: Placement, client: JobContainer, *, podman: bool
-) -> dict[str, Any]:
+def _server_arguments(job: LaunchRequest, placement: Placement, client: JobContainer) -> dict[str, Any]:
     """Return how the engine creates the server, which joins its client's network and sees no corpus."""
-    arguments = container.create_arguments(job, placement, podman=podman)
+    arguments = container.create_arguments(job, placement)
     arguments["network_mode"] = f"container:{client.id}"
     arguments["mounts"] = [mount for mount in arguments["mounts"] if mount["Target"] != "/corpus"]
     settings, envelope = _settings(job), job.spec.envelope
@@ -244,10 +222,10 @@ def _user(job: LaunchRequest) -> str:
     return f"{user}:{user}"
 
 
-def _client_arguments(job: LaunchRequest, placement: Placement, *, podman: bool) -> dict[str, Any]:
+def _client_arguments(job: LaunchRequest, placement: Placement) -> dict[str, Any]:
     """Return how the engine creates the client, which sees no index."""
     beside = replace(placement, cpus=placement.client_cpus, numa_nodes=())
-    arguments = container.create_arguments(job, beside, podman=podman)
+    arguments = container.create_arguments(job, beside)
     return {**arguments, "mounts": [mount for mount in arguments["mounts"] if mount["Target"] != "/index"]}
 
 

@@ -10,9 +10,7 @@ import json
 import os
 import shutil
 import tempfile
-import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,11 +19,7 @@ from harness.driver.output import EVENTS, SAMPLES
 from harness.driver.records import Outcome, to_json
 from harness.driver.scenarios import planned_queries
 from harness.launch.base import LaunchRequest, StopReason, TrialTimes
-from harness.launch.monitor.canary import Canary
-from harness.launch.monitor.gpu import JobGpus
-from harness.launch.monitor.sampler import Sampler
-from harness.progress import Progress, duration
-from harness.results.schema import CanaryReading, Placement
+from harness.progress import duration
 from harness.untrusted import max_output_bytes, max_trials, open_regular
 
 GO = "go-"  # the file that holds the queries of a stretch; its number follows
@@ -35,9 +29,8 @@ _FREE_INDEX_BYTES = 1 << 30
 _LONGEST_PATH = 3000
 _TOO_DEEP = 1 << 62  # more bytes than anything may have
 _ENTRY = 4096  # bytes that any entry of a folder is counted as, at least
-# Seconds between two looks for new events (one system call), and between two polls (some dozens).
+# Seconds between two looks for new events (one system call).
 _ASK_S = 0.1
-_POLL_S = 0.25
 # A job that waits for queries is looked at more often: after a part of the time since it got the last.  The end of a
 # trial is known as exactly, and an empty job waits for nothing.
 _ASK_PAUSING_S = (0.001, 0.01)
@@ -334,56 +327,3 @@ def _size(folder: Path) -> int:
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append(entry.path)
     return total
-
-
-class CanaryLog:
-    """Canary readings of one job: before, between and after its trials, or before and after its build."""
-
-    def __init__(self, canary: Canary, placement: Placement, job: LaunchRequest, gpus: JobGpus | None = None) -> None:
-        self._canary = canary
-        self._placement = placement
-        self._job = job
-        self._gpus = gpus
-        self.taken: list[CanaryReading] = []
-
-    def take(self, when: str) -> None:
-        """Take a reading: ``before``, ``between`` or ``after``."""
-        self._canary.prepare(self._placement)  # at the first look alone, and outside its time
-        # The job's folder is on the disk of the results, and goes with the job.
-        reading = self._canary.read(when, self._placement, self._job.folder)
-        self.taken.append(replace(reading, gpu=self._gpus.read()) if self._gpus else reading)
-
-
-def follow(
-    watch: JobWatch,
-    ended: threading.Event,
-    progress: Progress,
-    canary_log: CanaryLog,
-    sampler: Sampler,
-    check: Callable[[], StopReason | None] = lambda: None,
-) -> StopReason | None:
-    """Follow a job until it ends (None) or must be stopped; return the reason.
-
-    Args:
-        check: returns another reason to stop it, at each poll.
-    """
-    next_poll, seen = 0.0, (watch.progress.phase, 0)
-    while not ended.wait(watch.ask_s):
-        if not watch.stirred() and time.monotonic() < next_poll:
-            continue
-        stopped = watch.poll() or check()
-        next_poll = time.monotonic() + _POLL_S
-        if seen != (watch.progress.phase, len(watch.handed)):
-            sampler.mark()
-        seen = (watch.progress.phase, len(watch.handed))
-        progress(watch.progress.done, watch.progress.total, watch.progress.phase)
-        if stopped:
-            return stopped
-        if watch.paused is not None:
-            # The look works on the job's CPUs: what is counted between these two marks is ours.
-            if watch.between:
-                sampler.mark()
-                canary_log.take("between")
-            sampler.mark()
-            watch.answer()
-    return watch.follow()

@@ -20,8 +20,8 @@ from harness.driver.records import Cpuset, Envelope, Outcome
 from harness.errors import EngineError, ImageError
 from harness.launch import container as container_launch
 from harness.launch import container as module
-from harness.launch import limits
-from harness.launch.container import LOG_BYTES, ContainerWait, create_arguments, group_of
+from harness.launch import limits, podman
+from harness.launch.container import LOG_BYTES, JobContainer, create_arguments, created, group_of
 from harness.launch.docker import DockerLauncher
 from harness.launch.limits import limit_change, limit_mismatch
 from harness.progress import silent
@@ -78,8 +78,8 @@ class Engine:
     def get(self, _: str) -> Engine:
         return self
 
-    def create(self, **_: Any) -> Scripted:
-        self.created += 1
+    def create(self, **asked: Any) -> Scripted:
+        self.created, self.asked = self.created + 1, asked
         return self.container
 
 
@@ -129,8 +129,10 @@ def test_engine_that_does_not_end_a_container_in_time_is_an_error(monkeypatch: p
     container = Scripted()
     monkeypatch.setattr(container, "wait", lambda timeout: hung.wait(30))
     monkeypatch.setattr(container_launch, "_KILL_S", 0.1)
+    made = JobContainer(container)
+    made.start()
     with pytest.raises(EngineError, match="did not end a container"):
-        ContainerWait(container).result()
+        made.result()
     hung.set()
 
 
@@ -176,14 +178,15 @@ def test_job_is_limited_to_its_cpus_and_their_memory_nodes(tmp_path: Path) -> No
 def test_podman_is_asked_for_no_more_open_files_than_a_user_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job, placement = Stage(tmp_path).job, Placement((0,), (), None, (0,), apart=False)
-    limits = {resource.RLIMIT_NOFILE: 20_000, resource.RLIMIT_NPROC: resource.RLIM_INFINITY}
-    monkeypatch.setattr(container_launch.resource, "getrlimit", lambda number: (10, limits[number]))
-    asked = {
-        each["Name"]: (each["Soft"], each["Hard"]) for each in create_arguments(job, placement, podman=True)["ulimits"]
-    }
-    assert (asked["nofile"], asked["nproc"]) == ((20_000, 20_000), (1 << 15, 1 << 15))
-    assert {"nofile", "nproc"}.isdisjoint(each["Name"] for each in create_arguments(job, placement)["ulimits"])
+    own = {resource.RLIMIT_NOFILE: 20_000, resource.RLIMIT_NPROC: resource.RLIM_INFINITY}
+    monkeypatch.setattr(podman.resource, "getrlimit", lambda number: (10, own[number]))
+    for engine, asked in (("Podman", {"nofile": 20_000, "nproc": 1 << 15}), ("Docker", {})):
+        client = Engine(Scripted())
+        monkeypatch.setattr(client, "info", lambda name=engine: {"BuildahVersion": "1"} if name == "Podman" else {})
+        arguments = create_arguments(Stage(tmp_path / engine).job, Placement((0,), (), None, (0,), apart=False))
+        with created(client, arguments):
+            limits = {each["Name"]: each["Hard"] for each in client.asked["ulimits"]}
+        assert {name: limits[name] for name in limits.keys() & {"nofile", "nproc"}} == asked
 
 
 ASKED = Envelope("cpu2-mem64m", cpus=2, memory_bytes=64 << 20)

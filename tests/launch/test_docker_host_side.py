@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ import pytest
 from harness.driver.records import Envelope, Outcome, Phase
 from harness.jobs import collect
 from harness.launch import container as module
-from harness.launch import cpu_placement, observation
+from harness.launch import cpu_placement
 from harness.launch.base import LaunchEnd, LaunchRequest, Limits, Prepared, StopReason
 from harness.launch.docker import DockerLauncher
 from harness.launch.monitor import instructions
@@ -115,8 +114,7 @@ def test_job_is_placed_checked_between_trials_and_counted(
     """The real driver waits between trials until the host's canary has run."""
     monkeypatch.delenv("HARNESS_CPU_LEASES", raising=False)  # tests beside this one may hold all CPUs
     # In place of instructions the kernel counts nanoseconds, which it does on every machine.
-    clock = instructions.PerfEvent(1, 1)
-    monkeypatch.setattr(observation.instructions, "following", partial(instructions.following, clock))
+    monkeypatch.setattr(instructions, "_INSTRUCTIONS", (1, 1))
     bench.plant("slow", service_s=0.1)
     launcher = DockerLauncher(bench.cache)
     bench.run(launcher, bench.suite(systems=["slow"]))
@@ -140,7 +138,7 @@ def test_job_is_placed_checked_between_trials_and_counted(
     assert found.cpu_s is not None and found.cpu_s < found.wall_s / 2
     assert (found.throttled_s, found.swap_bytes) == (0.0, 0)
     assert result.observed.memory.peak_mapped_bytes is not None
-    if instructions.reason_not_counted(clock) is None:
+    if instructions.reason_not_counted() is None:
         assert [one.trial for one in result.observed.trial_cpu] == [0, 1]
         for one in result.observed.trial_cpu:
             assert one.instructions is not None, "all of the job's CPU time was counted"

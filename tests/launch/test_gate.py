@@ -81,8 +81,9 @@ def test_job_ends_with_a_killed_harness(tmp_path: Path) -> None:
     wait_until(lambda: not psutil.pid_exists(job), "it")
 
 
-def test_end_of_a_long_log_is_kept_and_a_full_log_stops_no_job() -> None:
-    with shell("head -c 3000000 /dev/zero; echo; echo last", log_bytes=1 << 20) as gate:
+def test_end_of_a_long_log_is_kept_and_a_full_log_stops_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.launch.gate.LOG_BYTES", 1 << 20)
+    with shell("head -c 3000000 /dev/zero; echo; echo last") as gate:
         gate.open([CPU])
         assert gate.result() == 0
         log = gate.log()

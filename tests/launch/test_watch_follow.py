@@ -15,7 +15,7 @@ from harness.driver.records import Outcome
 from harness.launch.base import LaunchRequest, Limits, StopReason
 from harness.launch.cpu_placement import place
 from harness.launch.monitor.canary import Canary
-from harness.launch.watch import CanaryLog, JobWatch, follow
+from harness.launch.observation import ObservedJob
 from harness.progress import Progress, silent
 from harness.results.schema import CanaryReading, GpuReading, Placement
 from tests.support.job_fixtures import FULL_SPEC, PREPARED
@@ -28,11 +28,12 @@ class Stage:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.happened, self.prepared = folder, [], 0
-        (folder / "out").mkdir()
+        (folder / "out").mkdir(parents=True)
         self.job = LaunchRequest(
             replace(FULL_SPEC, pause=True, trials=5), PREPARED, folder, folder, folder, Limits(60, 60, 60, 60)
         )
-        self.looks = CanaryLog(self, PLACEMENT, self.job)
+        self.seen = ObservedJob(self.job, PLACEMENT, self)
+        self.seen._sampler = self
 
     def prepare(self, placement: Placement) -> None:
         self.prepared += 1
@@ -64,7 +65,8 @@ class Stage:
                 ended.set()
 
         threading.Thread(target=run).start()
-        return follow(JobWatch(self.job), ended, seen, self.looks, self, check)
+        self.seen.begin()
+        return self.seen.follow(ended, seen, check)
 
 
 @pytest.fixture
@@ -90,7 +92,7 @@ def test_canary_runs_before_a_paused_job_continues(stage: Stage) -> None:
     assert stage.play(script) is None
     assert went_on == [True, True, True]
     assert stage.happened == ["mark", "mark", "mark", "between, gone on: True", "mark"], "before the second trial"
-    assert [reading.when for reading in stage.looks.taken] == ["between"]
+    assert [reading.when for reading in stage.seen.readings] == ["between"]
 
 
 def test_last_events_of_a_job_are_read_after_its_end(stage: Stage) -> None:
@@ -139,7 +141,7 @@ def test_canary_buffers_are_touched_before_the_first_run(stage: Stage, monkeypat
     canary, untouched = Canary(), []
     work = canary._copy
     monkeypatch.setattr(canary, "_copy", lambda: (untouched.append("_buffers" not in vars(canary)), work())[1])
-    CanaryLog(canary, place(1), stage.job).take("before")
+    ObservedJob(stage.job, place(1), canary).read_canary("before")
     assert untouched == [False]
 
 
@@ -149,8 +151,11 @@ def test_canary_record_includes_the_jobs_gpus(stage: Stage) -> None:
             stage.happened.append("gpus")
             return GpuReading(345, ("gpu_idle",), 36)
 
-    looks = CanaryLog(stage, PLACEMENT, stage.job, Gpus())
-    looks.take("before")
-    stage.looks.take("after")
-    assert [reading.gpu for reading in (*looks.taken, *stage.looks.taken)] == [GpuReading(345, ("gpu_idle",), 36), None]
+    seen = ObservedJob(stage.job, PLACEMENT, stage, Gpus())
+    seen.read_canary("before")
+    stage.seen.read_canary("after")
+    assert [reading.gpu for reading in (*seen.readings, *stage.seen.readings)] == [
+        GpuReading(345, ("gpu_idle",), 36),
+        None,
+    ]
     assert stage.happened == ["before, gone on: False", "gpus", "after, gone on: False"]

@@ -8,7 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from harness.config import NAME_PATTERN, ConfigModel
 from harness.containment import is_plain_name
-from harness.launch.images import locks
+from harness.launch.images import locks, registry
 from harness.results.pin_lock import HUB_PATTERN, REVISION_PATTERN, Sha256
 from harness.untrusted import ForeignText
 
@@ -48,6 +48,14 @@ class Asset(ConfigModel):
     def unpinned(self) -> bool:
         """True if a file has no checksum yet."""
         return bool(self.files)
+
+    @property
+    def distribution(self) -> registry.Distribution | None:
+        """The distribution that carries its files, if one does."""
+        if self.package is None or self.package_sha256 is None:
+            return None
+        project, _, version = self.package.partition("==")
+        return registry.Distribution(project, version, self.package_sha256)
 
     def pinned(self, revision: str | None, sha256: dict[str, str]) -> Asset:
         """Return the asset with checksums, and the hub's commit if known."""

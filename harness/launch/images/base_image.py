@@ -148,10 +148,9 @@ def _namespaces() -> list[str]:
     """
     apart = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child"]
     try:
-        done = subprocess.run([*apart, "true"], capture_output=True, check=False, env=child_process.environment())
+        return apart if child_process.run([*apart, "true"]).returncode == 0 else []
     except OSError:
         return []
-    return apart if done.returncode == 0 else []
 
 
 def _tail(file: Path) -> str:

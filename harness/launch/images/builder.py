@@ -16,7 +16,7 @@ import shutil
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import IO, Any
@@ -135,6 +135,7 @@ class ImageTarget:
         return ImageTarget(system, hash_inputs, repository, owner, shown, file, lean=lean, shared=system.shared)
 
 
+@dataclass(frozen=True)
 class ImageBuilder:
     """Finds images in an engine's store, and builds missing ones after the images below them.
 
@@ -146,23 +147,13 @@ class ImageBuilder:
         measures_alike: takes the driver's hash of an image that is there; another is built again.
     """
 
-    def __init__(
-        self,
-        client: docker.DockerClient,
-        cache: Path,
-        models: Path | None = None,
-        platform: str | None = None,
-        limits: BuildLimits | None = None,
-        progress: Progress = silent,
-        measures_alike: Callable[[str | None], bool] = driver_code.measures_alike,
-    ) -> None:
-        self._client = client
-        self._cache = cache
-        self._models = models
-        self._platform = platform
-        self._limits = limits or BuildLimits()
-        self._progress = progress
-        self._measures_alike = measures_alike
+    client: docker.DockerClient
+    cache: Path
+    models: Path | None = None
+    platform: str | None = None
+    limits: BuildLimits = field(default_factory=BuildLimits)
+    progress: Progress = silent
+    measures_alike: Callable[[str | None], bool] = driver_code.measures_alike
 
     def find(self, system: System) -> Image | None:
         """Return the image of a system's present recipe, or ``None``; its driver may be one that measures alike.
@@ -187,19 +178,19 @@ class ImageBuilder:
         return self._ensure(ImageTarget.of_engine(self._on_platform(system), lean=lean), self._new_engine)
 
     def _on_platform(self, system: System) -> System:
-        return system.for_platform(system.on_platform or self._platform or emulation.native(self._client))
+        return system.for_platform(system.on_platform or self.platform or emulation.native(self.client))
 
     def _find(self, target: ImageTarget) -> Image | None:
         with engine_errors():
             try:
-                image = self._client.images.get(target.reference)
+                image = self.client.images.get(target.reference)
             except ImageNotFound:
                 return None
         # The tag holds only a part of the recipe, and any process may tag an image.
         if image.labels.get(RECIPE_LABEL) != target.recipe:
             return None
         driver = str(image.labels.get(DRIVER_LABEL))
-        if not self._measures_alike(driver):
+        if not self.measures_alike(driver):
             return None
         size_bytes, platform = int(image.attrs["Size"]), target.system.platform
         return Image(target.reference, target.recipe, str(image.id), size_bytes, driver, platform)
@@ -209,9 +200,9 @@ class ImageBuilder:
         if present is not None:  # without the lock, which a build of another recipe may hold
             return present
         _check_made_for(target.system)
-        emulation.ensure(self._client, target.system.platform, self._cache)
+        emulation.ensure(self.client, target.system.platform, self.cache)
         # Check again under the lock: a second build would move the tag to another digest.
-        with filesystem.cache_lock(self._cache, target.repository):
+        with filesystem.cache_lock(self.cache, target.repository):
             return self._find(target) or build(target)
 
     def _new_system(self, target: ImageTarget) -> Image:
@@ -222,18 +213,17 @@ class ImageBuilder:
 
         def build(engine: Image, **further: str) -> Image:
             arguments = {"ENGINE": engine.reference, **further}
-
-            def write_context(packed: IO[bytes]) -> None:
-                recipes.write_system_context(packed, system, files, components, arguments)
-
+            context = recipes.system_context(system, files, components, arguments)
             # No label has the system's name, so that equal content is an equal image.  A joined image has its
             # engine's driver upon layers of its components.
-            return self._build(target, write_context, arguments, {DRIVER_LABEL: engine.driver} if images else {})
+            return self._build(target, context, arguments, {DRIVER_LABEL: engine.driver} if images else {})
 
         if images:
             names = zip(("FIRST", "SECOND"), images, strict=False)
             joined = {name: image.reference for name, image in names}
-            return build(self._with_this_driver().ensure_engine(system), NAME=system.engine, **joined)
+            # Adapters of components may need what an older driver lacks.
+            current = replace(self, measures_alike=driver_code.is_current)
+            return build(current.ensure_engine(system), NAME=system.engine, **joined)
         if not system.prepare or not system.assets:
             return build(self.ensure_engine(system))
         runtime = self.ensure_engine(system, lean=system.lean)
@@ -245,56 +235,43 @@ class ImageBuilder:
                 log.info(f"{system.name}: the lean engine cannot make its files ready; taking the whole one")
         return build(self.ensure_engine(system) if system.lean else runtime, **prepared)
 
-    def _with_this_driver(self) -> ImageBuilder:
-        """Return a builder of images with this very driver: adapters of components may need what an older one lacks."""
-        options = (self._platform, self._limits, self._progress, driver_code.is_current)
-        return ImageBuilder(self._client, self._cache, self._models, *options)
-
     def _new_engine(self, target: ImageTarget) -> Image:
         system = target.system
         fetched = {
-            lock: assets.wheels(lock, system.extra_indexes, self._cache, system.platform)
-            for lock in (*recipes.packages(system, lean=target.lean).values(), system.lock)
+            lock: assets.wheels(lock, system.extra_indexes, self.cache, system.platform)
+            for lock in (*recipes.needed(system.shared_locks, system, lean=target.lean).values(), system.lock)
         }
-        fetched |= {
-            lock: debian.fetch(lock, self._cache) for lock in recipes.debian_packages(system, lean=target.lean).values()
-        }
+        debs = recipes.needed(system.debian_locks, system, lean=target.lean)
+        fetched |= {lock: debian.fetch(lock, self.cache) for lock in debs.values()}
         files = self._assets(system.engine, system.engine_assets)
         names = ("base", "toolchain") if system.toolchain else ("base",)
         with engine_errors():
-            bases = {
-                name.upper(): base_image.ensure(self._client, self._cache, name, system.platform) for name in names
+            arguments = {
+                name.upper(): base_image.ensure(self.client, self.cache, name, system.platform) for name in names
             }
-
-        arguments = {**bases, "STAGE": "lean"} if target.lean else bases
-
-        def write_context(packed: IO[bytes]) -> None:
-            recipes.write_engine_context(packed, system, fetched, files, arguments)
-
+        if target.lean:
+            arguments["STAGE"] = "lean"
+        context = recipes.engine_context(system, fetched, files, arguments)
         labels = {ENGINE_LABEL: system.engine, DRIVER_LABEL: driver_code.code_hash()}
-        return self._build(target, write_context, arguments, labels)
+        return self._build(target, context, arguments, labels)
 
     def _assets(self, owner: str, files: tuple[Asset, ...]) -> Path:
         # Engines and systems share files: what one downloads, another waits for.
-        with filesystem.cache_lock(self._cache, f"assets-{digest(checksums(files))[:16]}"):
-            return assets.fetch(owner, files, self._cache, self._models)
+        with filesystem.cache_lock(self.cache, f"assets-{digest(checksums(files))[:16]}"):
+            return assets.fetch(owner, files, self.cache, self.models)
 
     def _environment(self, image: Image) -> dict[str, str]:
         """Return the environment of an image's processes."""
         with engine_errors():
-            declared = self._client.images.get(image.reference).attrs["Config"]["Env"] or []
+            declared = self.client.images.get(image.reference).attrs["Config"]["Env"] or []
         return dict(variable.partition("=")[::2] for variable in declared)
 
     def _build(
-        self,
-        target: ImageTarget,
-        write_context: Callable[[IO[bytes]], None],
-        arguments: dict[str, str],
-        labels: dict[str, str],
+        self, target: ImageTarget, context: recipes.Entries, arguments: dict[str, str], labels: dict[str, str]
     ) -> Image:
         log.info(f"building the image of {target.image} for {target.system.platform}")
         with tempfile.TemporaryFile() as packed:
-            write_context(packed)
+            recipes.write_tar(packed, context)
             if target.hash_inputs(target.system) != target.recipe:
                 raise ImageError(f"{target.owner}: its files were edited while they were packed; run this again")
             packed.seek(0)
@@ -320,7 +297,7 @@ class ImageBuilder:
             EngineError: the Docker engine does not answer.
             StoreError: the engine's disk is full.
         """
-        log_file = self._cache / "logs" / f"{target.reference.replace(':', '-')}.log"
+        log_file = self.cache / "logs" / f"{target.reference.replace(':', '-')}.log"
         log_file.parent.mkdir(parents=True, exist_ok=True)
         most_bytes = psutil.virtual_memory().total // 2  # as of an index build
         step, last, room, failed = "", deque[str](maxlen=_LAST_LINES), _LOG_CHARS, False
@@ -337,7 +314,7 @@ class ImageBuilder:
                 "rm": "1",
                 "forcerm": "1",
             }
-            for line in _log_lines(engine_build.events(self._client, context, parameters, self._limits)):
+            for line in _log_lines(engine_build.events(self.client, context, parameters, self.limits)):
                 sink.write(f"{line}\n"[: max(room, 0)])
                 room -= len(line) + 1
                 if failed:  # read on, so that no connection stays open
@@ -346,13 +323,13 @@ class ImageBuilder:
                 if found := _STEP.match(line):
                     step = line
                     last.clear()
-                    self._progress(int(found["number"]), int(found["all"]), f"steps of {target.image}")
+                    self.progress(int(found["number"]), int(found["all"]), f"steps of {target.image}")
                 failed = line.startswith(_FAILURE)
         if failed:
             words = "\n".join(last)
             if filesystem.reports_full_disk(words):
                 with engine_errors():
-                    root = Path(self._client.info()["DockerRootDir"])
+                    root = Path(self.client.info()["DockerRootDir"])
                 full = root.is_dir() and shutil.disk_usage(root).free < _ROOMY_BYTES
                 filesystem.raise_if_disk_full(target.owner, words if full else last[-1])
             output = " | ".join(last)[-2000:]

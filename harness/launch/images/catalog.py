@@ -15,7 +15,7 @@ from harness.containment import inside
 from harness.driver.records import Scalar
 from harness.errors import FileError, UnknownName, UsageError, listed, nearest_or_known
 from harness.filesystem import without_litter
-from harness.launch.images.systems import PARAMETERS, EngineFile, System, SystemFile, version_lock
+from harness.launch.images.systems import PARAMETERS, EngineFile, System, SystemFile, of_component, version_lock
 from harness.results.schema import VERSION
 from harness.untrusted import ForeignText
 
@@ -164,13 +164,13 @@ def _components(
             raise ValueError(f"key 'components': {name!r} has components itself; name those")
         changed: dict[str, dict[str, Scalar]] = {"with_gpus": known[name].with_gpus}
         for kind in PARAMETERS:
-            own, changes = getattr(known[name], kind), _of_component(name, getattr(declared, kind))
+            own, changes = getattr(known[name], kind), of_component(name, getattr(declared, kind))
             if unknown := next((key for key in changes if key not in own), None):
                 hint = nearest_or_known(unknown, own)
                 raise ValueError(f"key '{kind}': {name!r} has no parameter {unknown!r} there{hint}")
             changed[kind] = {**own, **changes}
             changed["with_gpus"] = {key: value for key, value in changed["with_gpus"].items() if key not in changes}
-        changed["with_gpus"] |= _of_component(name, declared.with_gpus)
+        changed["with_gpus"] |= of_component(name, declared.with_gpus)
         components.append(known[name].model_copy(update=changed))
     if joining.two_stages and not components[1].scores:
         able = listed(sorted(each.name for each in known.values() if each.scores)) or "none"
@@ -178,10 +178,6 @@ def _components(
     if clash := _clash(*components):
         raise ValueError(f"key 'components': {clash}")
     return components
-
-
-def _of_component(name: str, given: Mapping[str, Scalar]) -> dict[str, Scalar]:
-    return {key.removeprefix(f"{name}."): value for key, value in given.items() if key.startswith(f"{name}.")}
 
 
 def _joined(system: System, components: list[System]) -> System:

@@ -12,7 +12,6 @@ import logging
 import os
 import re
 import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, urlsplit
@@ -87,9 +86,7 @@ def fetch(lock: Path, cache: Path) -> Path:
         if folder.is_dir():
             return folder
         log.info(f"downloading the Debian packages of {lock.parent.name}")
-        with filesystem.scratch_folder(folder.parent, folder.name) as scratch:
-            fresh = scratch / "fresh"
-            fresh.mkdir()
+        with filesystem.fresh_folder(folder) as fresh:
             missing, reasons = packages, list[str]()
             for mirror in _mirrors(day):
                 missing, reason = _from_mirror(mirror, missing, fresh)
@@ -102,7 +99,6 @@ def fetch(lock: Path, cache: Path) -> Path:
                     f"the Debian packages of {lock.parent.name!r}: no mirror has {names} as {lock.name} pins it:"
                     f" {'; '.join(reasons)}; set {_VARIABLE} to a mirror that has them, say a day of {SNAPSHOT}"
                 )
-            fresh.rename(folder)
     return folder
 
 
@@ -118,10 +114,8 @@ def _of_apt() -> list[str]:
     if shutil.which("apt-get") is None:
         return []
     command = ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Origin: Debian", "Label: Debian"]
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env=child_process.environment(*child_process.NETWORK)
-    )
-    return [line.rstrip("/") for line in done.stdout.splitlines()[:1] if urlsplit(line).scheme in ("http", "https")]
+    listed = child_process.run(command, *child_process.NETWORK).stdout.splitlines()
+    return [line.rstrip("/") for line in listed[:1] if urlsplit(line).scheme in ("http", "https")]
 
 
 def _from_mirror(mirror: str, packages: list[Package], folder: Path) -> tuple[list[Package], str]:

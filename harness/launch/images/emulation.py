@@ -33,14 +33,8 @@ def install_package(name: str) -> str | None:
         return f"only root on Debian or Ubuntu can install {name} here"
     log.info(f"installing {name} with apt-get, as root")
     for arguments in (["update", "-qq"], ["install", "-qq", "--no-install-recommends", name]):
-        done = subprocess.run(
-            ["apt-get", *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
-            stdin=subprocess.DEVNULL,
-            env=child_process.environment(*child_process.NETWORK, DEBIAN_FRONTEND="noninteractive"),
-        )
+        command = ["apt-get", *arguments]
+        done = child_process.run(command, *child_process.NETWORK, DEBIAN_FRONTEND="noninteractive")
         if done.returncode != 0:
             last = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
             return f"'apt-get {arguments[0]}' failed: {last}"

@@ -31,7 +31,7 @@ def export(client: docker.DockerClient, cache: Path, image: Image, folder: Path,
         target = folder / f"{image.reference.replace(':', '-')}.tar"
         image_archive.write(client, image, target)
         return target
-    made = sif.make_from_engine(client, cache, sif.name_of(image), image)
+    made = sif.make_from_engine(client, cache, image)
     for source in (made.path.with_suffix(".json"), made.path):
         copy(source, folder / source.name)
     return folder / made.path.name

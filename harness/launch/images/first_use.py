@@ -98,12 +98,14 @@ class FirstUse:
 
 def _pinned(system: System, pin: Callable[[str, Asset], Asset]) -> System:
     """Return a system with its own and its components' assets pinned, and a note of what was not pinned before."""
-    components = tuple(_pinned(part, pin) for part in system.components)
-    name = system.base_name
-    assets = tuple(pin(name, asset) for asset in system.assets)
-    new = [after for before, after in zip(system.assets, assets, strict=True) if before.unpinned and not after.unpinned]
-    notes = dict.fromkeys((*system.first_use, *map(_note, new)))
-    return system.model_copy(update={"assets": assets, "components": components, "first_use": tuple(notes)})
+
+    def changed(part: System) -> dict[str, object]:
+        assets = tuple(pin(part.base_name, asset) for asset in part.assets)
+        pairs = zip(part.assets, assets, strict=True)
+        new = [after for before, after in pairs if before.unpinned and not after.unpinned]
+        return {"assets": assets, "first_use": tuple(dict.fromkeys((*part.first_use, *map(_note, new))))}
+
+    return system.each_part(changed)
 
 
 def _note(asset: Asset) -> str:

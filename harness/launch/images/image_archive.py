@@ -25,6 +25,7 @@ from harness import filesystem
 from harness.containment import is_plain_name, tar_entries
 from harness.errors import ImageError
 from harness.launch.connection import engine_errors
+from harness.launch.images import recipes
 from harness.launch.images.builder import Image
 from harness.untrusted import one_line, parse_json, read_whole, reason_of
 
@@ -65,13 +66,13 @@ def write_sent(sent: Iterable[bytes], image: Image, target: Path, scratch: Path)
     """
     try:
         content = _unpack(sent, scratch, _MOST_TIMES * image.size_bytes + _LEAST_BYTES)
-        entries = list(_entries(content, image))
+        entries = dict(_entries(content, image))
     except (tarfile.TarError, EOFError, ValueError, KeyError, TypeError, AttributeError, zlib.error) as error:
         raise ImageError(
             f"{image.reference}: the engine sent a damaged image ({one_line(reason_of(error), 200)}); run this again"
         ) from error
     with filesystem.atomic_write(target) as path, path.open("wb") as file:
-        _write_tar(file, entries)
+        recipes.write_tar(file, entries)
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ def _unpack(sent: Iterable[bytes], scratch: Path, most_bytes: int) -> _Sent:
     return found
 
 
-def _entries(sent: _Sent, image: Image) -> Iterator[tuple[str, Path | bytes]]:
+def _entries(sent: _Sent, image: Image) -> Iterator[tuple[str, Path | bytes | None]]:
     """Yield the files of the tar in their order.
 
     Raises:
@@ -152,7 +153,7 @@ def _entries(sent: _Sent, image: Image) -> Iterator[tuple[str, Path | bytes]]:
     yield "oci-layout", _as_json({"imageLayoutVersion": "1.0.0"})
     yield "index.json", _as_json(index)
     yield "manifest.json", _as_json(docker_manifest)
-    yield from ((f"{folder}/", b"") for folder in ("blobs", _BLOBS))  # apptainer makes no folder by itself
+    yield from ((folder, None) for folder in ("blobs", _BLOBS))  # apptainer makes no folder by itself
     yield f"{_BLOBS}/{hashlib.sha256(manifest).hexdigest()}", manifest
     yield from blobs.items()
 
@@ -211,18 +212,6 @@ def _copy(source: IO[bytes], target: IO[bytes], most_bytes: int | None = None) -
         digest.update(piece)
         target.write(piece)
     return digest.hexdigest()
-
-
-def _write_tar(target: IO[bytes], entries: Iterable[tuple[str, Path | bytes]]) -> None:
-    """Write a tar without owners and times."""
-    with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as tar:
-        for name, content in entries:
-            entry = tarfile.TarInfo(name)
-            if name.endswith("/"):
-                entry.type, entry.mode = tarfile.DIRTYPE, 0o755
-            entry.size = len(content) if isinstance(content, bytes) else content.stat().st_size
-            with io.BytesIO(content) if isinstance(content, bytes) else content.open("rb") as file:
-                tar.addfile(entry, file)
 
 
 def _row(kind: str, sha256: str, size: int) -> dict[str, Any]:

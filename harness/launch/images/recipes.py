@@ -12,7 +12,7 @@ import re
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeAlias
 
 from harness import filesystem
 from harness.config import page
@@ -26,6 +26,8 @@ from harness.launch.images.dockerfile import IMAGE_ARGUMENTS, Dockerfile, shared
 from harness.launch.images.platforms import AMD64
 from harness.launch.images.systems import PARAMETERS, System
 
+# Files, or their contents, by their path in a tar; None is a folder.
+Entries: TypeAlias = dict[str, Path | bytes | None]
 # The limit of an engine's own files, and of the code that it shares.  Weights and packages come from elsewhere.
 MOST_CODE_BYTES = 512 << 20
 
@@ -121,26 +123,12 @@ def engine_dockerfile(system: System, arguments: Mapping[str, str]) -> Dockerfil
     return Dockerfile.of(system.engine_dir / "Dockerfile", system.shared).for_build(arguments)
 
 
-def packages(system: System, *, lean: bool = False) -> dict[str, Path]:
-    """Return the locks of the shared packages that an engine's image, or its lean one, holds, by their folder's name.
+def needed(locks: Mapping[str, Path], system: System, *, lean: bool) -> dict[str, Path]:
+    """Return the locks of shared code, by folder, whose packages an engine's image, or its lean one, copies.
 
     Raises:
         ImageError: as :func:`engine_dockerfile`.
     """
-    return _copied(system, system.shared_locks, lean=lean)
-
-
-def debian_packages(system: System, *, lean: bool = False) -> dict[str, Path]:
-    """Return the locks of Debian's packages that an engine's image, or its lean one, unpacks, by their folder's name.
-
-    Raises:
-        ImageError: as :func:`engine_dockerfile`.
-    """
-    return _copied(system, system.debian_locks, lean=lean)
-
-
-def _copied(system: System, locks: Mapping[str, Path], *, lean: bool) -> dict[str, Path]:
-    """Return the locks whose folders the Dockerfile copies."""
     built = engine_dockerfile(system, dict.fromkeys(IMAGE_ARGUMENTS, "any") | ({"STAGE": "lean"} if lean else {}))
     return {name: lock for name, lock in locks.items() if built.copies(f"packages/{name}")}
 
@@ -201,14 +189,12 @@ def _adapter(component: System) -> Path:
     return path
 
 
-def write_engine_context(
-    target: IO[bytes], system: System, fetched: Mapping[Path, Path], files: Path, arguments: Mapping[str, str]
-) -> None:
-    """Write the context of an engine's image: its folder, wheels, shared code, assets and the driver.
+def engine_context(system: System, fetched: Mapping[Path, Path], files: Path, arguments: Mapping[str, str]) -> Entries:
+    """Return the context of an engine's image: its folder, wheels, shared code, assets and the driver.
 
     Args:
-        fetched: folder of wheels by the lock that names them, of the engine and of its shared :func:`packages`, and of
-            files of its :func:`debian_packages`.
+        fetched: folders of wheels and of Debian's files by the lock that names them, the engine's and the
+            :func:`needed` ones of its shared code.
         files: folder of the engine's assets.
         arguments: the build arguments, by which the Dockerfile is checked.
 
@@ -216,28 +202,26 @@ def write_engine_context(
         ImageError: the Dockerfile would fetch something, or cannot be read.
     """
     folders = ("wheels", "assets", "assets/engine", "shared", "packages", "driver")
-    entries: dict[str, Path | bytes | None] = {**dict.fromkeys(folders), **code_files(system)}
+    entries: Entries = {**dict.fromkeys(folders), **code_files(system)}
     entries["Dockerfile"] = engine_dockerfile(system, arguments).text.encode()
     entries |= _files("wheels", fetched[system.lock])
     lean = arguments.get("STAGE") == "lean"
-    for name, lock in packages(system, lean=lean).items():
+    for name, lock in needed(system.shared_locks, system, lean=lean).items():
         package = f"packages/{name}"
         entries |= {package: None, f"{package}/wheels": None, f"{package}/requirements.lock": lock}
         entries |= _files(f"{package}/wheels", fetched[lock])
-    for name, lock in debian_packages(system, lean=lean).items():
+    for name, lock in needed(system.debian_locks, system, lean=lean).items():
         entries |= {f"packages/{name}": None, f"packages/{name}/debs": None}
         entries |= _files(f"packages/{name}/debs", fetched[lock])
-    _write(target, entries | _assets("assets/engine", system.engine_assets, files))
+    return entries | _assets("assets/engine", system.engine_assets, files)
 
 
-def write_system_context(
-    target: IO[bytes], system: System, files: Path, components: str, arguments: Mapping[str, str]
-) -> None:
-    """Write the context of a system's image: its assets, their parameters, and its components."""
+def system_context(system: System, files: Path, components: str, arguments: Mapping[str, str]) -> Entries:
+    """Return the context of a system's image: its assets, their parameters, and its components."""
     text = Dockerfile.of(dockerfile(system)).for_build(arguments).text
-    entries: dict[str, Path | bytes | None] = {"Dockerfile": text.encode(), "assets": None}
+    entries: Entries = {"Dockerfile": text.encode(), "assets": None}
     entries |= {"system.json": prepare_parameters(system).encode(), "components.json": components.encode()}
-    _write(target, entries | _assets("assets", system.assets, files))
+    return entries | _assets("assets", system.assets, files)
 
 
 def prepare_parameters(system: System) -> str:
@@ -257,8 +241,8 @@ def _files(name: str, folder: Path) -> dict[str, Path]:
     return {f"{name}/{path.name}": path for path in sorted(folder.iterdir())}
 
 
-def _write(target: IO[bytes], entries: Mapping[str, Path | bytes | None]) -> None:
-    """Write a tar of files and texts; ``None`` is a folder."""
+def write_tar(target: IO[bytes], entries: Entries) -> None:
+    """Write a tar without owners and times."""
     with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for name, content in entries.items():
             entry = tarfile.TarInfo(name)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
@@ -46,34 +46,48 @@ class _Settings:
     trusted: frozenset[str]
 
 
-def download(name: str, version: str, sha256: str, target: Path) -> str | None:
-    """Download the file of a distribution that has this SHA-256, from the indexes that pip is configured with.
+@dataclass(frozen=True)
+class Distribution:
+    """A file of a project's version, which its SHA-256 identifies."""
+
+    project: str
+    version: str
+    sha256: str
+
+    def __str__(self) -> str:
+        """Return the project and its version, as pip writes them."""
+        return f"{self.project}=={self.version}"
+
+    @property
+    def absence(self) -> str:
+        """The fault of an index that does not list it."""
+        return f"has no file of {self.project} {self.version} with sha256 {self.sha256}"
+
+    def may_be(self, file: str) -> bool:
+        """Check whether a file's name has this project and version."""
+        return _plain(file).startswith(_plain(f"{self.project}-{self.version}-"))
+
+
+def download(wanted: Distribution, target: Path) -> str | None:
+    """Download a distribution, from the indexes that pip is configured with.
 
     Args:
-        name: of the project.
-        version: the file's name holds it.
-        sha256: of the file.
+        wanted: the distribution.
         target: the file to write; it exists afterwards only if its content is right.
 
     Returns:
         ``None``, or the reason why there is no such file here.
     """
     settings = _settings()
-    if path := _in_folders(settings, name, version, sha256):
+    if path := _in_folders(settings, wanted):
         target.write_bytes(path.read_bytes())
         return None
 
-    def take(session: requests.Session, url: str | None) -> str | None:
-        actual = _fetch(session, url, target) if url else None
-        if actual == sha256:
-            return None
-        target.unlink(missing_ok=True)
-        return f"sent a file with sha256 {actual}, not {sha256}" if actual else _no_file(name, version, sha256)
+    def take(session: requests.Session, index: str) -> str | None:
+        url = _url_of(session, index, wanted, _TIMEOUT_S)
+        return _fetch(session, url, wanted.sha256, target) if url else wanted.absence
 
-    failure = _ask(settings, lambda session, index: take(session, _url_of(session, index, name, version, sha256)))
-    if failure:
-        target.unlink(missing_ok=True)
-    return failure
+    return _ask(settings, take, _RETRIES)
 
 
 # Begins the fault of a server that does not answer.
@@ -87,62 +101,54 @@ def download_url(url: str, sha256: str, target: Path) -> str | None:
         ``None``, or the fault of the server, without its name.
     """
     import requests
-    from requests.adapters import HTTPAdapter
 
-    with requests.Session() as session:
-        for scheme in ("http://", "https://"):
-            session.mount(scheme, HTTPAdapter(max_retries=_RETRIES))
-        session.headers["Accept-Encoding"] = "identity"
+    with _session(_RETRIES) as session:
         try:
-            actual = _fetch(session, url, target)
+            return _fetch(session, url, sha256, target)
         except (requests.RequestException, ValueError) as error:
-            target.unlink(missing_ok=True)
             if isinstance(error, requests.HTTPError) and error.response is not None:
                 return f"answers {error.response.status_code}"
-            return f"{SILENT}: {one_line(re.sub('//[^/@ ]*@', '//', str(error)), 200)}"
-    if actual != sha256:
-        target.unlink()
-        return f"sent a file with sha256 {actual}, not {sha256}"
-    return None
+            return f"{SILENT}: {_without_password(str(error))}"
 
 
-def missing(name: str, version: str, sha256: str) -> str | None:
-    """Return why no index or folder that pip is configured with lists the file of a distribution; None if one does.
+def missing(wanted: Distribution) -> str | None:
+    """Return why no index or folder that pip is configured with lists a distribution; None if one does.
 
     Nothing is downloaded, and a silent index is asked once, for seconds.
-
-    Args:
-        name: of the project.
-        version: the file's name holds it.
-        sha256: of the file.
     """
     settings = _settings()
-    if _in_folders(settings, name, version, sha256):
+    if _in_folders(settings, wanted):
         return None
 
     def look(session: requests.Session, index: str) -> str | None:
-        url = _url_of(session, index, name, version, sha256, timeout_s=_LOOK_TIMEOUT_S)
-        return None if url else _no_file(name, version, sha256)
+        return None if _url_of(session, index, wanted, _LOOK_TIMEOUT_S) else wanted.absence
 
     return _ask(settings, look, retries=0)
 
 
-def _no_file(name: str, version: str, sha256: str) -> str:
-    return f"has no file of {name} {version} with sha256 {sha256}"
-
-
-def _in_folders(settings: _Settings, name: str, version: str, sha256: str) -> Path | None:
+def _in_folders(settings: _Settings, wanted: Distribution) -> Path | None:
     """Return the file of a distribution in the folders that pip is configured with, if it is there."""
     for folder in settings.folders:
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-            if _names(path.name, name, version) and path.is_file() and filesystem.sha256(path) == sha256:
+            if wanted.may_be(path.name) and path.is_file() and filesystem.sha256(path) == wanted.sha256:
                 return path
     return None
 
 
-def _ask(
-    settings: _Settings, question: Callable[[requests.Session, str], str | None], *, retries: int = _RETRIES
-) -> str | None:
+@contextmanager
+def _session(retries: int) -> Iterator[requests.Session]:
+    """Open connections on which a request that fails is sent again, and no answer is packed."""
+    import requests
+    from requests.adapters import HTTPAdapter
+
+    with requests.Session() as session:
+        for scheme in ("http://", "https://"):
+            session.mount(scheme, HTTPAdapter(max_retries=retries))
+        session.headers["Accept-Encoding"] = "identity"
+        yield session
+
+
+def _ask(settings: _Settings, question: Callable[[requests.Session, str], str | None], retries: int) -> str | None:
     """Ask each index in turn, until one has no fault; return the faults of all, or None.
 
     Args:
@@ -151,13 +157,9 @@ def _ask(
         retries: of a request that fails.
     """
     import requests
-    from requests.adapters import HTTPAdapter
 
     reasons: list[str] = []
-    with requests.Session() as session:
-        for scheme in ("http://", "https://"):
-            session.mount(scheme, HTTPAdapter(max_retries=retries))
-        session.headers["Accept-Encoding"] = "identity"
+    with _session(retries) as session:
         if settings.proxy:
             session.proxies = {"http": settings.proxy, "https": settings.proxy}
         for index in settings.indexes:
@@ -167,26 +169,21 @@ def _ask(
                 fault = question(session, index)
             except (requests.RequestException, ValueError) as error:
                 reason = str(error) if isinstance(error, requests.RequestException) else reason_of(error)
-                reason = re.sub("//[^/@ ]*@", "//", reason)  # the user's password for the index
-                reasons.append(f"{host} does not answer as an index does: {one_line(reason, 200)}")
-            else:
-                if fault is None:
-                    return None
-                reasons.append(f"{host} {fault}")
+                fault = f"does not answer as an index does: {_without_password(reason)}"
+            if fault is None:
+                return None
+            reasons.append(f"{host} {fault}")
     return "; ".join(reasons) or "pip is configured without a package index"
 
 
-def _url_of(
-    session: requests.Session,
-    index: str,
-    name: str,
-    version: str,
-    sha256: str,
-    *,
-    timeout_s: tuple[float, float] = _TIMEOUT_S,
-) -> str | None:
-    """Return the address of the file that the index's page lists with this SHA-256."""
-    page = f"{index.rstrip('/')}/{re.sub('[-_.]+', '-', name).lower()}/"
+def _without_password(reason: str) -> str:
+    """Return an error on one line, without the user's password in its address."""
+    return one_line(re.sub("//[^/@ ]*@", "//", reason), 200)
+
+
+def _url_of(session: requests.Session, index: str, wanted: Distribution, timeout_s: tuple[float, float]) -> str | None:
+    """Return the address of a distribution that the index's page lists."""
+    page = f"{index.rstrip('/')}/{_plain(wanted.project)}/"
     with session.get(page, headers={"Accept": _ACCEPT}, timeout=timeout_s, stream=True) as answer:
         if answer.status_code == 404:
             return None
@@ -194,12 +191,10 @@ def _url_of(
         content = b"".join(_pieces(answer, MAX_PAGE_BYTES))
         base, kind = answer.url, answer.headers.get("Content-Type", "")
     listed = listed_files(content, kind)
-    found = next((url for url, checksum in listed.items() if checksum == sha256), None)
+    found = next((url for url, checksum in listed.items() if checksum == wanted.sha256), None)
     if found is None:  # an index need not know the checksums of its files
         unknown = (url for url, checksum in listed.items() if not checksum)
-        found = next(
-            (url for url in unknown if _names(unquote(urlsplit(url).path).rpartition("/")[2], name, version)), None
-        )
+        found = next((url for url in unknown if wanted.may_be(unquote(urlsplit(url).path).rpartition("/")[2])), None)
     url = urljoin(base, found) if found else None
     if url and urlsplit(url).scheme not in ("http", "https"):
         raise ValueError(f"it names the address {one_line(url, 80)}, and only http and https are read")
@@ -235,21 +230,27 @@ class _Anchors(HTMLParser):
         self.addresses += [value for key, value in attrs if tag == "a" and key == "href" and value]
 
 
-def _names(file: str, name: str, version: str) -> bool:
-    """Check whether a file's name has this project and version."""
-    plain = re.sub("[-_.]+", "-", file).lower()
-    return plain.startswith(re.sub("[-_.]+", "-", f"{name}-{version}-").lower())
+def _plain(name: str) -> str:
+    """Return a name as indexes write it (PEP 503)."""
+    return re.sub("[-_.]+", "-", name).lower()
 
 
-def _fetch(session: requests.Session, url: str, target: Path) -> str:
-    """Download a file; return its SHA-256."""
+def _fetch(session: requests.Session, url: str, sha256: str, target: Path) -> str | None:
+    """Download a file; return the fault if its content is another.  It exists afterwards only if it is right."""
     digest = hashlib.sha256()
-    with session.get(url, timeout=_TIMEOUT_S, stream=True) as answer, target.open("wb") as file:
-        answer.raise_for_status()
-        for piece in _pieces(answer, _MAX_FILE_BYTES):
-            digest.update(piece)
-            file.write(piece)
-    return digest.hexdigest()
+    try:
+        with session.get(url, timeout=_TIMEOUT_S, stream=True) as answer, target.open("wb") as file:
+            answer.raise_for_status()
+            for piece in _pieces(answer, _MAX_FILE_BYTES):
+                digest.update(piece)
+                file.write(piece)
+    except BaseException:
+        target.unlink(missing_ok=True)
+        raise
+    if (actual := digest.hexdigest()) == sha256:
+        return None
+    target.unlink()
+    return f"sent a file with sha256 {actual}, not {sha256}"
 
 
 def _pieces(answer: requests.Response, most_bytes: int) -> Iterator[bytes]:
@@ -265,12 +266,11 @@ def _pieces(answer: requests.Response, most_bytes: int) -> Iterator[bytes]:
 def _settings() -> _Settings:
     """Ask pip how the user has configured it."""
     command = [sys.executable, "-P", "-m", "pip", "--disable-pip-version-check", "config", "list"]
-    environment = child_process.environment(*child_process.PIP)
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    listed = child_process.run(command, *child_process.PIP).stdout
     found: dict[str, str] = {}
     # Of one key, variables outrank the section of the command, which outranks `global`.
     for section in ("global", "download", ":env:"):
-        for key, value in re.findall(rf"^{section}\.([a-z-]+)=(.*)$", done.stdout, re.MULTILINE):
+        for key, value in re.findall(rf"^{section}\.([a-z-]+)=(.*)$", listed, re.MULTILINE):
             found[key] = str(ast.literal_eval(value))
     indexes = (
         [] if _on(found.get("no-index")) else [found.get("index-url", INDEX), *found.get("extra-index-url", "").split()]

@@ -6,8 +6,6 @@ Each file has a record, a small JSON file with its name; the two are copied toge
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
 import subprocess
 from contextlib import closing
 from dataclasses import dataclass
@@ -48,7 +46,6 @@ class SifImage:
     recipe: str
     digest: str
     size_bytes: int
-    platform: str
 
 
 class SifRecord(ConfigModel):
@@ -71,7 +68,7 @@ def find(cache: Path, recipe: str) -> SifImage | None:
             if (record.recipe, record.size_bytes) == (recipe, file.stat().st_size) and driver_code.measures_alike(
                 record.driver
             ):
-                return SifImage(file, recipe, f"sha256:{record.sha256}", record.size_bytes, record.platform)
+                return SifImage(file, recipe, f"sha256:{record.sha256}", record.size_bytes)
     return None
 
 
@@ -81,7 +78,7 @@ def find_whole(cache: Path, recipe: str) -> SifImage | None:
     return found if found and found.digest == f"sha256:{sha256(found.path)}" else None
 
 
-def make(cache: Path, system_name: str, archive: Path, image: Image) -> SifImage:
+def make(cache: Path, archive: Path, image: Image) -> SifImage:
     """Return the image of a recipe; make a missing or changed one from its archive, as an ordinary user.
 
     Args:
@@ -92,7 +89,7 @@ def make(cache: Path, system_name: str, archive: Path, image: Image) -> SifImage
         ImageError: ``apptainer`` is missing or failed; quotes its last words.
         StoreError: the disk is full.
     """
-    name = _name(system_name, image)
+    name = _name(image)
     with (
         filesystem.cache_lock(cache, f"{FOLDER}-{name}"),
         # It first removes the folder of an interrupted build.
@@ -101,7 +98,7 @@ def make(cache: Path, system_name: str, archive: Path, image: Image) -> SifImage
         if found := find_whole(cache, image.recipe):
             return found
         built = scratch / f"{name}.sif"
-        _build(system_name, archive, built, scratch)
+        _build(image, archive, built, scratch)
         built.chmod(0o644)
         size, checksum = built.stat().st_size, sha256(built)
         record = SifRecord(
@@ -119,10 +116,10 @@ def make(cache: Path, system_name: str, archive: Path, image: Image) -> SifImage
         target.with_suffix(".json").unlink(missing_ok=True)
         built.replace(target)
         described.replace(target.with_suffix(".json"))
-    return SifImage(target, image.recipe, f"sha256:{checksum}", size, image.platform)
+    return SifImage(target, image.recipe, f"sha256:{checksum}", size)
 
 
-def make_from_engine(client: docker.DockerClient, cache: Path, system_name: str, image: Image) -> SifImage:
+def make_from_engine(client: docker.DockerClient, cache: Path, image: Image) -> SifImage:
     """Return the image of an engine's image; a missing one is made of an archive that is removed afterwards.
 
     Raises:
@@ -131,10 +128,10 @@ def make_from_engine(client: docker.DockerClient, cache: Path, system_name: str,
     """
     if found := find_whole(cache, image.recipe):
         return found
-    with filesystem.scratch_folder(cache / "tmp", _name(system_name, image)) as scratch:
+    with filesystem.scratch_folder(cache / "tmp", _name(image)) as scratch:
         archive = scratch / "image.tar"
         image_archive.write(client, image, archive)
-        return make(cache, system_name, archive, image)
+        return make(cache, archive, image)
 
 
 def build(
@@ -157,25 +154,24 @@ def build(
         client.ping()
         # The drivers of older images cannot read the limits of an allocation.
         builder = ImageBuilder(client, engine_cache, models, progress=progress, measures_alike=driver_code.is_current)
-        image = builder.ensure(system)
-        return make_from_engine(client, cache, name_of(image), image)
+        return make_from_engine(client, cache, builder.ensure(system))
 
 
-def name_of(image: Image) -> str:
-    """Return the name of an image of the engine: a system's, or ``engine-`` and an engine's."""
+def _owner(image: Image) -> str:
+    """Return the owner of an image of the engine: a system's name, or ``engine-`` and an engine's."""
     return image.reference.partition(":")[0].removeprefix("harness-")
 
 
-def _name(system_name: str, image: Image) -> str:
-    return f"{system_name}-{platforms.with_platform(image.recipe[:12], image.platform)}"
+def _name(image: Image) -> str:
+    return f"{_owner(image)}-{platforms.with_platform(image.recipe[:12], image.platform)}"
 
 
-def _build(system_name: str, archive: Path, target: Path, scratch: Path) -> None:
+def _build(image: Image, archive: Path, target: Path, scratch: Path) -> None:
     """Build a SIF file; leave nothing running."""
     # Its caches and the unpacked image are as large as the image: they go where the image goes.
     folders = {"APPTAINER_TMPDIR": str(scratch), "APPTAINER_CACHEDIR": str(scratch / "cache")}
     arguments = ["--disable-cache", "--mksquashfs-args", _SQUASHFS, str(target), f"docker-archive:{archive}"]
-    what = f"system {system_name!r}: its image for Apptainer could not be made"
+    what = f"system {_owner(image)!r}: its image for Apptainer could not be made"
     try:
         child = subprocess.Popen(
             ["apptainer", "--quiet", "build", *arguments],
@@ -191,9 +187,7 @@ def _build(system_name: str, archive: Path, target: Path, scratch: Path) -> None
     try:
         output = child.communicate()[0].decode("utf-8", "replace")
     finally:
-        with contextlib.suppress(ProcessLookupError):  # all ended by themselves
-            os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
+        child_process.kill_group(child)
     if child.returncode or not target.is_file():
         filesystem.raise_if_disk_full(what, output)
         lines = [line for line in output.splitlines() if line.strip()]

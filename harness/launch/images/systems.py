@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field, field_validator, model_validator
 
@@ -17,6 +17,7 @@ from harness.launch.images.platforms import AMD64, debian, with_platform
 from harness.results.schema import VERSION, base_system
 from harness.untrusted import ForeignText, to_json
 
+Value = TypeVar("Value")
 # A stranger's file may not send the host to any address: other indexes are configured in pip.
 INDEX_PATTERN = r"^https://download\.pytorch\.org/whl/[a-z0-9]+$"
 # The two tables of a system's parameters.
@@ -393,28 +394,21 @@ class System(SystemSettings, EngineSettings):
         Raises:
             UsageError: it has no such parameter.
         """
-        for key in params:
-            if key not in self.params:
-                hint = nearest_or_known(key, self.params, label="it has")
-                raise UsageError(f"[sweep.{self.name}]: {self.name} has no parameter {key!r}{hint}")
-        changed: dict[str, object] = {}
-        for kind in PARAMETERS:
-            own = getattr(self, kind)
-            changed[kind] = {**own, **{key: value for key, value in params.items() if key in own}}
-        swept = {key: values for key, values in grid.items() if key in self.prepare_params}
-        return self.model_copy(
+        return self.with_params(params, place=f"[sweep.{self.name}]: ").model_copy(
             update={
-                **changed,
                 "name": name,
                 "variant_of": self.name,
-                "swept": swept,
-                "with_gpus": {key: value for key, value in self.with_gpus.items() if key not in params},
+                "swept": {key: values for key, values in grid.items() if key in self.prepare_params},
                 "components": tuple(_varied_component(part, params, grid) for part in self.components),
             }
         )
 
-    def with_params(self, params: Mapping[str, Scalar]) -> System:
-        """Return the system with other values of some parameters.
+    def with_params(self, params: Mapping[str, Scalar], *, place: str = "") -> System:
+        """Return the system with other values of some parameters, with GPUs too.
+
+        Args:
+            params: the values by name.
+            place: begins the message of an error.
 
         Raises:
             UsageError: it has no such parameter.
@@ -422,13 +416,10 @@ class System(SystemSettings, EngineSettings):
         for key in params:
             if key not in self.params:
                 hint = nearest_or_known(key, self.params, label="it has")
-                raise UsageError(f"{self.name} has no parameter {key!r}{hint}")
-        changed = {
-            kind: {**own, **{key: value for key, value in params.items() if key in own}}
-            for kind in PARAMETERS
-            if (own := getattr(self, kind))
-        }
-        return self.model_copy(update=changed)
+                raise UsageError(f"{place}{self.name} has no parameter {key!r}{hint}")
+        changed = {kind: _changed(getattr(self, kind), params) for kind in PARAMETERS}
+        with_gpus = {key: value for key, value in self.with_gpus.items() if key not in params}
+        return self.model_copy(update={**changed, "with_gpus": with_gpus})
 
     def for_job(
         self,
@@ -452,13 +443,17 @@ class System(SystemSettings, EngineSettings):
             UsageError: it, or a component, has no analyser for the language.
         """
         # The packages of a search depend on its GPUs.
-        system = self._set_language(language)._use_gpus(gpus, gpus if build_gpus is None else build_gpus)
-        return system._set_packages(search=kind == "search")._set("on_platform", platform)
+        builds_on = gpus if build_gpus is None else build_gpus
+        able = self._set_language(language).each_part(lambda part: part._on_gpus(gpus, builds_on))
+        search = kind == "search"
+        return able.each_part(
+            lambda part: {"search_only": search and part._needs_search_only(), "on_platform": platform}
+        )
 
     def for_platform(self, platform: str, *, all_packages: bool = False) -> System:
         """Return the system on the platform (``linux/arm64``) of a launcher; it may need one image for all jobs."""
-        system = self._set_packages(search=False) if all_packages else self
-        return system._set("platform", platform)
+        changed: dict[str, object] = {"platform": platform, **({"search_only": False} if all_packages else {})}
+        return self.each_part(lambda _: changed)
 
     def _set_language(self, language: str | None) -> System:
         """Take the analysers of a dataset's language, unless the system's file names another."""
@@ -478,29 +473,26 @@ class System(SystemSettings, EngineSettings):
             raise UsageError(f"{self.name} has no analyser for {language!r}; it has {known}: set one in `languages`")
         return True
 
-    def _use_gpus(self, gpus: int, build_gpus: int) -> System:
-        """Take the packages for GPUs, if the engine has them, and the parameters there."""
+    def _on_gpus(self, gpus: int, build_gpus: int) -> dict[str, object]:
+        """Return the parameters with GPUs, and whether the engine has packages for them."""
         changed: dict[str, object] = {}
         for kind, count in zip(PARAMETERS, (build_gpus, gpus), strict=True):
-            if count and self.with_gpus:
-                own = getattr(self, kind)
-                changed[kind] = {**own, **{key: value for key, value in self.with_gpus.items() if key in own}}
+            if count:
+                changed[kind] = _changed(getattr(self, kind), self.with_gpus)
         if gpus:
             lock = f"requirements-cuda{self.cuda}.lock"
             able = any((folder / lock).is_file() for folder in (self.engine_dir, *self.shared))
             changed["accelerator"] = "cuda" if able else None
-        components = tuple(component._use_gpus(gpus, build_gpus) for component in self.components)
-        return self.model_copy(update={**changed, "components": components})
+        return changed
 
-    def _set_packages(self, *, search: bool) -> System:
-        """Leave out packages that builds alone need, or take all."""
-        components = tuple(component._set_packages(search=search) for component in self.components)
-        search_only = search and self._has_all(self.lean_search_if) and not self._has_all(self.lean_if)
-        return self.model_copy(update={"search_only": search_only, "components": components})
+    def _needs_search_only(self) -> bool:
+        """Return whether searches need fewer packages than builds, for which it has another image."""
+        return self._has_all(self.lean_search_if) and not self._has_all(self.lean_if)
 
-    def _set(self, field: Literal["platform", "on_platform"], value: str | None) -> System:
-        components = tuple(component._set(field, value) for component in self.components)
-        return self.model_copy(update={field: value, "components": components})
+    def each_part(self, change: Callable[[System], dict[str, object]]) -> System:
+        """Return the system with changed fields, its own and each component's."""
+        components = tuple(part.each_part(change) for part in self.components)
+        return self.model_copy(update={**change(self), "components": components})
 
     @property
     def lacking(self) -> str | None:
@@ -559,9 +551,18 @@ class System(SystemSettings, EngineSettings):
         return {name: self.swept.get(name, value) for name, value in self.params.items() if name in self.prepare_params}
 
 
+def _changed(own: Mapping[str, Scalar], given: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    """Return parameters with the given values of those among them."""
+    return {key: given.get(key, value) for key, value in own.items()}
+
+
+def of_component(name: str, values: Mapping[str, Value]) -> dict[str, Value]:
+    """Return a component's share of a joined system's parameters, by their own names."""
+    start = f"{name}."
+    return {key.removeprefix(start): value for key, value in values.items() if key.startswith(start)}
+
+
 def _varied_component(part: System, params: Mapping[str, Scalar], grid: Mapping[str, tuple[Scalar, ...]]) -> System:
-    """Return a component with its share of a swept system's parameters: ``<component>.<name>``."""
-    start = f"{part.name}."
-    own = {key.removeprefix(start): value for key, value in params.items() if key.startswith(start)}
-    values = {key.removeprefix(start): each for key, each in grid.items() if key.startswith(start)}
-    return part.vary(part.name, own, values) if own else part
+    """Return a component with its share of a swept system's parameters."""
+    own = of_component(part.name, params)
+    return part.vary(part.name, own, of_component(part.name, grid)) if own else part

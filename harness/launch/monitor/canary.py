@@ -10,9 +10,9 @@ import hashlib
 import os
 import re
 import statistics
-import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -78,13 +78,11 @@ class Canary:
 
 def lowest_mhz(cpus: tuple[int, ...], root: Path = Path("/sys/devices/system/cpu")) -> float | None:
     """Return the lowest clock of some CPUs, None where any of them hides it."""
-    clocks = []
-    for cpu in cpus:
-        try:
-            clocks.append(int((root / f"cpu{cpu}" / "cpufreq" / "scaling_cur_freq").read_text(encoding="ascii")) / 1000)
-        except (OSError, ValueError):
-            return None
-    return min(clocks, default=None)
+    paths = (root / f"cpu{cpu}" / "cpufreq" / "scaling_cur_freq" for cpu in cpus)
+    try:
+        return min(int(path.read_text(encoding="ascii")) for path in paths) / 1000
+    except (OSError, ValueError):
+        return None
 
 
 def cpu_pressure(path: Path = Path("/proc/pressure/cpu")) -> float | None:
@@ -110,19 +108,14 @@ def _timed(kind: str, work: Callable[[], object]) -> float:
 
 def _on(cpus: tuple[int, ...], work: Callable[[], float]) -> list[float]:
     """Run the same work on each CPU at once, one pinned thread each."""
-    results: list[float] = []
 
-    def pinned(cpu: int) -> None:
+    def pinned(cpu: int) -> float:
         with suppress(OSError):  # a CPU that we may not use: measured wherever we may
             os.sched_setaffinity(0, {cpu})  # this thread alone
-        results.append(work())
+        return work()
 
-    threads = [threading.Thread(target=pinned, args=(cpu,), name=f"canary-{cpu}") for cpu in cpus]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return results
+    with ThreadPoolExecutor(len(cpus), "canary") as pool:
+        return list(pool.map(pinned, cpus))
 
 
 def _write(folder: Path) -> float | None:

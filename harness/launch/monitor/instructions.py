@@ -19,6 +19,8 @@ from pathlib import Path
 from harness.driver.procfs import read_text
 
 _PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
+# The type and the number of the event, as perf_event_open(2) names them.
+_INSTRUCTIONS = (0, 1)
 # perf_event_open has no function in libc.
 _NUMBERS = {"x86_64": 298, "aarch64": 241}
 _ATTRIBUTES = struct.Struct("=IIQQQQQ")
@@ -36,17 +38,6 @@ _WHY = {
 
 
 @dataclass(frozen=True)
-class PerfEvent:
-    """An event that the kernel counts: a type and a number, as perf_event_open(2) names them."""
-
-    kind: int
-    number: int
-
-
-INSTRUCTIONS = PerfEvent(0, 1)
-
-
-@dataclass(frozen=True)
 class CountedEvents:
     """Events of a job so far: of ``followed_ns`` CPU time of its threads, ``counted_ns`` were counted.
 
@@ -59,10 +50,9 @@ class CountedEvents:
 
 
 class EventCounter:
-    """Counts one event in all threads of a job; made by :func:`following`."""
+    """Counts in all threads of a job; made by :func:`following`."""
 
-    def __init__(self, event: PerfEvent = INSTRUCTIONS) -> None:
-        self._event = event
+    def __init__(self) -> None:
         self._descriptors: list[int] = []
 
     def follow(self, threads: Collection[int]) -> None:
@@ -74,7 +64,7 @@ class EventCounter:
             return
         for thread in threads:
             with contextlib.suppress(OSError):  # it ended meanwhile
-                self._descriptors.append(_open(self._event, thread))
+                self._descriptors.append(_open(thread))
 
     def read(self) -> CountedEvents | None:
         """Return what was counted so far; ``None``: nothing is followed."""
@@ -93,19 +83,19 @@ class EventCounter:
 
 
 @contextmanager
-def following(event: PerfEvent = INSTRUCTIONS) -> Iterator[EventCounter | None]:
-    """Count an event of a job while the block runs; ``None`` where :func:`reason_not_counted` has a reason."""
-    if reason_not_counted(event):
+def following() -> Iterator[EventCounter | None]:
+    """Count instructions of a job while the block runs; ``None`` where :func:`reason_not_counted` has a reason."""
+    if reason_not_counted():
         yield None
         return
-    with contextlib.closing(EventCounter(event)) as counter:
+    with contextlib.closing(EventCounter()) as counter:
         yield counter
 
 
-def reason_not_counted(event: PerfEvent = INSTRUCTIONS) -> str | None:
-    """Return why this process may not count an event in processes of its user; ``None``: it may."""
+def reason_not_counted() -> str | None:
+    """Return why this process may not count instructions in processes of its user; ``None``: it may."""
     try:
-        os.close(_open(event, 0))
+        os.close(_open(0))
     except OSError as error:
         if error.errno in (errno.EACCES, errno.EPERM):
             level = (read_text(_PARANOID) or "?").strip()
@@ -114,8 +104,8 @@ def reason_not_counted(event: PerfEvent = INSTRUCTIONS) -> str | None:
     return None
 
 
-def _open(event: PerfEvent, thread: int) -> int:
-    """Return a descriptor that counts an event in a thread (0: the calling one).
+def _open(thread: int) -> int:
+    """Return a descriptor that counts in a thread (0: the calling one).
 
     Raises:
         OSError: the kernel refuses.
@@ -123,7 +113,8 @@ def _open(event: PerfEvent, thread: int) -> int:
     number = _NUMBERS.get(platform.machine())
     if number is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-    text = _ATTRIBUTES.pack(event.kind, _ATTRIBUTES_BYTES, event.number, 0, 0, _ENABLED_AND_RUNNING, _INHERIT_USER_ONLY)
+    kind, event = _INSTRUCTIONS
+    text = _ATTRIBUTES.pack(kind, _ATTRIBUTES_BYTES, event, 0, 0, _ENABLED_AND_RUNNING, _INHERIT_USER_ONLY)
     attributes = ctypes.create_string_buffer(text, _ATTRIBUTES_BYTES)
     call = ctypes.CDLL(None, use_errno=True).syscall
     call.restype = ctypes.c_long

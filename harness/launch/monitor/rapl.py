@@ -69,32 +69,23 @@ def following(cpus: Collection[int]) -> Iterator[PackageCounters | None]:
         yield None if isinstance(found, str) else found
 
 
-def counters_of(
-    cpus: Collection[int],
-    read: ReadFile,
-    powercap: Path = _POWERCAP,
-    topology: Path = _CPUS,
-    cpuinfo: Path = _CPUINFO,
-) -> PackageCounters | str:
+def counters_of(cpus: Collection[int], read: ReadFile) -> PackageCounters | str:
     """Return the counters of the packages that these CPUs make up, or the reason why their energy is not known.
 
     Args:
         cpus: all CPUs of a job.
         read: reads a counter, again and again.
-        powercap: another ``/sys/class/powercap``.
-        topology: another ``/sys/devices/system/cpu``.
-        cpuinfo: another ``/proc/cpuinfo``.
     """
-    if re.search(r"^flags\b.*\bhypervisor\b", read_text(cpuinfo) or "", re.MULTILINE):
+    if re.search(r"^flags\b.*\bhypervisor\b", read_text(_CPUINFO) or "", re.MULTILINE):
         return "this host is a virtual machine: other machines may use its CPU packages"
-    packages = _packages(topology)
+    packages = _packages()
     own = {packages.get(cpu) for cpu in cpus}
     if None in own:
         return "the kernel does not show which CPUs form a package"
     if others := sum(package in own and cpu not in cpus for cpu, package in packages.items()):
         return f"the job does not have {others} of the CPUs of its packages; use a profile of all CPUs of a package"
     ranges_uj, seen = {}, set()
-    for zone in sorted(powercap.glob("intel-rapl:*")):
+    for zone in sorted(_POWERCAP.glob("intel-rapl:*")):
         name = _PACKAGE.fullmatch((read_text(zone / "name") or "").strip())
         if name and int(name[1]) in own:
             if read(zone / "energy_uj") is None:
@@ -102,14 +93,14 @@ def counters_of(
             ranges_uj[zone / "energy_uj"] = int(read_text(zone / "max_energy_range_uj") or 0)
             seen.add(int(name[1]))
     if seen != own or not all(ranges_uj.values()):
-        return f"{powercap} has no energy counter of some of the job's packages"
+        return f"{_POWERCAP} has no energy counter of some of the job's packages"
     return PackageCounters(ranges_uj, read)
 
 
-def _packages(topology: Path) -> dict[int, int]:
+def _packages() -> dict[int, int]:
     """Return the package of each online CPU."""
     found = {}
-    for path in topology.glob("cpu[0-9]*/topology/physical_package_id"):
+    for path in _CPUS.glob("cpu[0-9]*/topology/physical_package_id"):
         package = (read_text(path) or "").strip()
         if package.isdigit():  # -1: not known
             found[int(path.parts[-3].removeprefix("cpu"))] = int(package)

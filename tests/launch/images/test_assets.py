@@ -136,8 +136,8 @@ def test_hub_is_tried_first_and_other_sources_fill_gaps(tmp_path: Path, monkeypa
 def offered(monkeypatch: pytest.MonkeyPatch, package: bytes) -> None:
     """Let the index have one distribution."""
 
-    def download(name: str, version: str, checksum: str, target: Path) -> None:
-        assert (name, version, checksum) == ("toy", "1", "b" * 64)
+    def download(wanted: registry.Distribution, target: Path) -> None:
+        assert wanted == registry.Distribution("toy", "1", "b" * 64)
         target.write_bytes(package)
 
     monkeypatch.setattr(registry, "download", download)
@@ -358,9 +358,9 @@ def test_weights_that_cannot_be_had_are_foreseen_with_one_question_to_the_hub(
 
     listed: list[str] = []
 
-    def missing(project: str, _version: str, _sha256: str) -> str | None:
-        listed.append(project)
-        return None if project == "toy" else "the index does not answer"
+    def missing(wanted: registry.Distribution) -> str | None:
+        listed.append(wanted.project)
+        return None if wanted.project == "toy" else "the index does not answer"
 
     monkeypatch.setattr(assets, "_quiet_python", silent)
     monkeypatch.setattr(registry, "missing", missing)

@@ -446,7 +446,7 @@ def test_a_joined_image_has_this_very_driver(tmp_path: Path, monkeypatch: pytest
     asked = {}
 
     def ensured(self: builder.ImageBuilder, system: System) -> builder.Image:
-        asked[system.name] = self._measures_alike
+        asked[system.name] = self.measures_alike
         return builder.Image(system.name, "", "", 1, "")
 
     monkeypatch.setattr(builder.ImageBuilder, "ensure", ensured)

@@ -58,7 +58,7 @@ def context(name: str, wheels: Path) -> dict[str, bytes]:
     system, packed = catalog.system(name), io.BytesIO()
     wheels.mkdir(exist_ok=True)
     folders = dict.fromkeys((*system.shared_locks.values(), system.lock), wheels)
-    recipes.write_engine_context(packed, system, folders, wheels, {"BASE": "base"})
+    recipes.write_tar(packed, recipes.engine_context(system, folders, wheels, {"BASE": "base"}))
     packed.seek(0)
     return {entry.name: content.read() for entry, content in tar_entries(packed, most_bytes=1 << 20) if content}
 

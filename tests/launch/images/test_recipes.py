@@ -221,7 +221,8 @@ def test_debian_packages_of_shared_code_change_the_build_and_recipe(toy: System,
 def packed(system: System, wheelhouse: Path, files: Path) -> bytes:
     target = io.BytesIO()
     locks = (system.lock, *system.shared_locks.values(), *system.debian_locks.values())
-    recipes_images.write_engine_context(target, system, dict.fromkeys(locks, wheelhouse), files, {"BASE": "b:1"})
+    fetched = dict.fromkeys(locks, wheelhouse)
+    recipes_images.write_tar(target, recipes_images.engine_context(system, fetched, files, {"BASE": "b:1"}))
     return target.getvalue()
 
 

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.slow
 
 WEIGHTS = b"\x00\x01" * 500
 WHEEL = wheel({"toy/data/weights.bin": WEIGHTS})
+TOY, OTHER = (registry.Distribution("A.Toy", "1.0", sha256) for sha256 in (checksum(WHEEL), "0" * 64))
 
 
 @pytest.fixture
@@ -42,23 +43,21 @@ def asset(package: bytes, name: str = "toy/data") -> tuple[Asset, ...]:
 @pytest.mark.parametrize("as_json", [True, False], ids=["json", "html"])
 def test_file_with_the_checksum_is_downloaded(index: PackageIndex, tmp_path: Path, as_json: bool, silent: bool) -> None:
     index.json, index.silent = as_json, silent
-    assert registry.download("A.Toy", "1.0", checksum(WHEEL), tmp_path / "file") is None
+    assert registry.download(TOY, tmp_path / "file") is None
     assert (tmp_path / "file").read_bytes() == WHEEL
     assert index.requests == ["/simple/a-toy/", "/files/a-toy/a_toy-1.0-py3-none-any.whl"]
 
 
 def test_file_of_an_index_is_looked_up_without_a_download(index: PackageIndex, tmp_path: Path) -> None:
-    assert registry.missing("A.Toy", "1.0", checksum(WHEEL)) is None
+    assert registry.missing(TOY) is None
     assert index.requests == ["/simple/a-toy/"], "nothing is downloaded"
-    assert registry.missing("A.Toy", "1.0", "0" * 64) == f"127.0.0.1 has no file of A.Toy 1.0 with sha256 {'0' * 64}"
+    assert registry.missing(OTHER) == f"127.0.0.1 has no file of A.Toy 1.0 with sha256 {'0' * 64}"
     index.status = 500
-    assert str(registry.missing("A.Toy", "1.0", checksum(WHEEL))).startswith(
-        "127.0.0.1 does not answer as an index does"
-    )
+    assert str(registry.missing(TOY)).startswith("127.0.0.1 does not answer as an index does")
     (tmp_path / "A.Toy-1.0-py3-none-any.whl").write_bytes(WHEEL)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PIP_FIND_LINKS", str(tmp_path))
-        assert registry.missing("A.Toy", "1.0", checksum(WHEEL)) is None
+        assert registry.missing(TOY) is None
 
 
 @pytest.mark.slow
@@ -92,7 +91,7 @@ def test_wrong_answer_is_one_reason_and_leaves_no_file(
 ) -> None:
     for name, value in change.items():
         setattr(index, name, value)
-    said = registry.download("A.Toy", "1.0", checksum(WHEEL), tmp_path / "file")
+    said = registry.download(TOY, tmp_path / "file")
     assert said is not None and reason in said and "\n" not in said
     assert not (tmp_path / "file").exists()
 
@@ -102,9 +101,9 @@ def test_password_for_the_index_is_not_shown(
     index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", index.url.replace("//", "//me:hunter2@"))
-    assert registry.download("A.Toy", "1.0", checksum(WHEEL), tmp_path / "file") is None
+    assert registry.download(TOY, tmp_path / "file") is None
     index.status = 503
-    said = registry.download("A.Toy", "1.0", checksum(WHEEL), tmp_path / "file")
+    said = registry.download(TOY, tmp_path / "file")
     assert said is not None and "503 Server Error" in said and "hunter2" not in said
 
 
@@ -113,7 +112,7 @@ def test_larger_answer_than_allowed_is_cut(
     index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registry, "_MAX_FILE_BYTES", len(WHEEL) - 1)
-    said = registry.download("A.Toy", "1.0", checksum(WHEEL), tmp_path / "file")
+    said = registry.download(TOY, tmp_path / "file")
     assert said is not None and f"more than {len(WHEEL) - 1:,} bytes" in said
     assert not (tmp_path / "file").exists()
 
@@ -125,8 +124,8 @@ def test_folder_that_pip_finds_links_in_needs_no_index(tmp_path: Path, monkeypat
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "shelf"))
-    assert registry.download("A.Toy", "1.0", checksum(WHEEL), tmp_path / "file") is None
-    assert registry.download("A.Toy", "1.0", "0" * 64, tmp_path / "file") == "pip is configured without a package index"
+    assert registry.download(TOY, tmp_path / "file") is None
+    assert registry.download(OTHER, tmp_path / "file") == "pip is configured without a package index"
 
 
 @pytest.mark.slow

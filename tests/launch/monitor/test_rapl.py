@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from harness.driver.procfs import OpenFiles, ReadFile, read_text
-from harness.launch.monitor.rapl import PackageCounters, counters_of
+from harness.launch.monitor import rapl
+from harness.launch.monitor.rapl import PackageCounters
 from harness.launch.monitor.sampler import Sampler
 from tests.launch.monitor.test_sampler import Scripted
 
@@ -19,8 +20,10 @@ RANGE_UJ = 262_143_328_850
 class Host:
     """Two packages of two CPUs each; the second package has two dies."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.root = root
+        for name, path in {"_POWERCAP": "powercap", "_CPUS": "cpu", "_CPUINFO": "cpuinfo"}.items():
+            monkeypatch.setattr(rapl, name, root / path)
         for cpu in range(4):
             self.write(f"cpu/cpu{cpu}/topology/physical_package_id", cpu // 2)
         self.write("cpuinfo", "flags\t\t: fpu sse\n")
@@ -38,7 +41,7 @@ class Host:
         self.write(f"powercap/intel-rapl:{zone}/energy_uj", energy_uj)
 
     def counters(self, *cpus: int, read: ReadFile = read_text) -> PackageCounters | str:
-        return counters_of(cpus, read, self.root / "powercap", self.root / "cpu", self.root / "cpuinfo")
+        return rapl.counters_of(cpus, read)
 
     def counted(self, *cpus: int, read: ReadFile = read_text) -> PackageCounters:
         found = self.counters(*cpus, read=read)
@@ -47,8 +50,8 @@ class Host:
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> Host:
-    return Host(tmp_path)
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    return Host(tmp_path, monkeypatch)
 
 
 def test_energy_is_summed_over_the_packages_of_the_job_and_over_a_wrap(host: Host) -> None:
