@@ -66,7 +66,7 @@ def test_a_file_that_is_another_suite_by_now_is_kept(tmp_path: Path) -> None:
     write(tmp_path)
     (path,) = tmp_path.glob("*.toml")
     path.write_text(path.read_text("utf-8").replace("scifact", "nfcorpus"), encoding="utf-8")
-    with pytest.raises(UsageError, match="its url, systems or datasets are others by now"):
+    with pytest.raises(UsageError, match="it has other datasets by now"):
         write(tmp_path)
 
 
