@@ -538,7 +538,7 @@ def plan(
     plans = [each for each, _ in planned]
     missing: dict[str, FileError] = {}
     for each, options in planned:
-        missing |= cell_plans.missing_folders(each.inputs.suite, options)
+        missing |= preflight.missing_data(each.inputs.suite, options)
     results, fresh_index = str(request.results), request.fresh_index
     launcher = request.choice.launcher
     given = {

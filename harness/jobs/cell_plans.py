@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from harness import datasets
-from harness.datasets import Dataset, dataset_name
+from harness.datasets import dataset_name
 from harness.driver.records import Outcome
 from harness.driver.update_plan import TRIALS
-from harness.errors import EngineError, FileError, counted, listed
+from harness.errors import EngineError, counted, listed
 from harness.jobs import inputs
 from harness.jobs.estimates import PROBES, DurationEstimate, RunModel
 from harness.jobs.inputs import Inputs, RunOptions
@@ -124,7 +124,8 @@ class _Estimator:
     def _build(self, cell: Cell, builder: System) -> DurationEstimate:
         """Estimate the builds of a missing index and of its missing components, as far as no other cell needs them."""
         dataset, documents = self.inputs.datasets.get(cell.dataset), self._documents(cell)
-        there = self._components_here(builder, dataset) if dataset else set()
+        keys = component_keys(builder, self.launcher, dataset.corpus.sha256) if dataset else {}
+        there = {name for name, key in keys.items() if self.options.has_index(key)}
         corpus, build = self._corpora[cell.dataset], _NOTHING
         for system in (*builder.components, builder):
             index = (system.build_inputs, corpus)
@@ -137,11 +138,6 @@ class _Estimator:
         """Return the size of the cell's corpus; 0: it is absent, and its name says no size."""
         dataset = self.inputs.datasets.get(cell.dataset)
         return dataset.corpus.size if dataset else split_size(cell.dataset)[1] or 0
-
-    def _components_here(self, builder: System, dataset: Dataset) -> set[str]:
-        """Return the components whose indexes are in the cache."""
-        keys = component_keys(builder, self.launcher, dataset.corpus.sha256)
-        return {name for name, key in keys.items() if self.options.has_index(key)}
 
     def _cell_plan(
         self, cell: Cell, state: str, jobs: int, left: int, timing: DurationEstimate, build: DurationEstimate
@@ -163,12 +159,6 @@ class _Estimator:
             peak_bytes=self._model.memory_bytes(cell.system, cell.dataset, self._documents(cell)) if foreseen else None,
             memory_bytes=self.inputs.nominal_bytes.get(cell.profile, envelope.memory_bytes),
         )
-
-
-def missing_folders(suite: Suite, options: RunOptions) -> dict[str, FileError]:
-    """Return the errors of datasets whose folders do not exist, by name."""
-    locations = {dataset_name(name): datasets.find(name, options.suite_dir) for name in suite.datasets}
-    return {name: error for name, location in locations.items() if (error := datasets.missing_folder(location))}
 
 
 def plan_notes(plans: Sequence[SuitePlan], cells: Iterable[CellPlan], missing: Collection[str]) -> list[str]:

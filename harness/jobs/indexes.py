@@ -65,13 +65,8 @@ class Index:
             return False
 
 
-def expected_bytes(corpus: PreparedCorpus) -> int:
-    """Return a rough size of a corpus's index."""
-    return bytes_of_corpus((corpus.folder / "corpus.jsonl").stat().st_size)
-
-
-def bytes_of_corpus(corpus_bytes: int) -> int:
-    """Return a rough size of the index of a corpus of so many bytes."""
+def expected_bytes(corpus_bytes: int) -> int:
+    """Return a rough size of the index of a corpus with this many bytes."""
     return _INDEX_OF_CORPUS * corpus_bytes
 
 
@@ -196,7 +191,7 @@ def _measure(
     measured = collected.measured
     if collected.outcome is not Outcome.OK or measured is None:
         output = f"{collected.detail} {ended.log.decode('utf-8', 'replace')}"
-        check_room(job.folder, output, expected_bytes(corpus))
+        check_room(job.folder, output, expected_bytes(corpus.file_bytes))
         raise _failed(collected.outcome, collected.detail)
     size, checksum = content(job.index_dir, most_index_bytes(job), time.monotonic() + job.limits.build_s)
     if (measured.resumed_s or 0) > before_s:

@@ -146,11 +146,7 @@ class Inputs:
 
     def builder(self, cell: Cell) -> System:
         """Return the system that builds the cell's index: one index serves all profiles."""
-        return self._building(cell.system, self.language(cell.dataset))
-
-    def building(self, system: str) -> System:
-        """Return the system that builds a system's indexes, of a language that is not known."""
-        return self._building(system)
+        return self.building(cell.system, self.language(cell.dataset))
 
     def needed(self, cells: Iterable[Cell]) -> list[str]:
         """Return the names of the systems that search or build for these cells."""
@@ -166,7 +162,8 @@ class Inputs:
             platform=self.platforms.get(profile),
         )
 
-    def _building(self, system: str, language: str | None = None) -> System:
+    def building(self, system: str, language: str | None = None) -> System:
+        """Return the system that builds a system's indexes; without a ``language``, for images alone or estimates."""
         # Without a profile of builds, all machines are of one platform.
         platform = self.platforms.get(self.suite.build_profile or next(iter(self.platforms), ""))
         return self.systems[self.suite.same_index.get(system, system)].for_job(
@@ -213,7 +210,7 @@ class Inputs:
         """Return the systems that run these cells or build their indexes, by image name."""
         pairs = dict.fromkeys((cell.system, cell.profile) for cell in cells)
         searching = [self._searching(name, profile) for name, profile in pairs]
-        building = [self._building(name) for name, _ in pairs]
+        building = [self.building(name) for name, _ in pairs]
         return {system.image: system for system in (*searching, *building)}  # one image serves all languages
 
 

@@ -225,9 +225,8 @@ def _measure(run: _RunState, todo: Sequence[Planned], progress: RunProgress) -> 
     """Build the indexes of these jobs, then run the jobs; return each result with the expected outcome."""
     ended: list[tuple[Result, Outcome]] = []
     for job in todo:  # before the first job, so that builds are no part of the jobs' times
-        builder = _prepared(run, run.inputs.builder(job.cell))
-        if isinstance(builder, Prepared) and not job.cannot and run.launcher.needs_indexes:
-            _index(run, job.cell, builder)
+        with suppress(JobError):
+            _image_and_index(run, job)
     with progress.measuring():
         for job in todo:
             run.options.callbacks.starts(job_key(job.spec))
@@ -243,44 +242,36 @@ def run_job(run: _RunState, job: Planned) -> Result:
     inputs, cell = run.inputs, job.cell
     started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
     dataset, sample = inputs.datasets[cell.dataset], inputs.samples[cell.dataset]
-    prepared, builder = (_prepared(run, system) for system in (inputs.system(cell), inputs.builder(cell)))
-    output, stopped = b"", False
-    index: Index | JobError | None = None
+    output = b""
+    index: Index | None = None
     page_cache: str | None = None
-    if job.cannot:
-        collected = CollectedJob(Outcome.NOT_APPLICABLE, job.cannot)
-    elif not isinstance(prepared, Prepared):
-        missing = _no_image(prepared)
-        collected = CollectedJob(missing.outcome, missing.detail)
-    elif not isinstance(builder, Prepared):
-        missing = _no_image(builder)
-        collected = CollectedJob(missing.outcome, missing.detail)
-    elif run.launcher.needs_indexes and isinstance(index := _index(run, cell, builder), JobError):
-        collected = CollectedJob(index.outcome, index.detail)
+    try:
+        prepared, index = _image_and_index(run, job)
+    except JobError as error:
+        collected = CollectedJob(error.outcome, error.detail)
     else:
         with run.store.scratch(job_key(job.spec)) as folder:
             (folder / "out").mkdir()
-            built = index if isinstance(index, Index) else None  # a service that runs already has its own
-            page_cache = host.forget_pages(built.folder) if built else None
+            page_cache = host.forget_pages(index.folder) if index else None
             spec = _job_spec(inputs, job, prepared, run.launcher)
-            place = built.folder if built else folder / "index"
+            place = index.folder if index else folder / "index"
             request = LaunchRequest(spec, prepared, folder, dataset.corpus.folder, place, inputs.limits)
             if spec.updates is not None:
                 request = _with_copied_index(request)
-            with built.in_use() if built else nullcontext(), task(cell_name(cell), line=False) as watcher:
+            with index.in_use() if index else nullcontext(), task(cell_name(cell), line=False) as watcher:
                 ended = run.launcher.launch(request, watcher)
-                collected = collect(request, ended, dataset.corpus.unknown, dataset.corpus.misfits)
-                output, stopped = ended.log, ended.stopped is not None
+                collected, output = collect(request, ended, dataset.corpus.unknown, dataset.corpus.misfits), ended.log
             if collected.outcome is not Outcome.OK:
                 check_room(run.store.folder, collected.detail or "")
-        unexpected = collected.failed_to_load and not stopped and job.expected is not Outcome.CRASH
-        if unexpected and isinstance(index, Index) and _rebuild(run, cell, builder, index):
+        unexpected = collected.failed_to_load and not ended.stopped and job.expected is not Outcome.CRASH
+        if unexpected and index and _rebuild(run, cell, index):
             return run_job(run, job)
+    provenance = _provenance(inputs, cell, run.prepared.get(inputs.system(cell).image))
     result = replace(
-        build_result(job.spec, started_at, collected, run.environment, _provenance(inputs, cell, prepared)),
+        build_result(job.spec, started_at, collected, run.environment, provenance),
         foreign_isolation=run.launcher.isolation.to_store,
         instance=run.instance,
-        index=index.facts if isinstance(index, Index) else None,
+        index=index.facts if index else None,
         page_cache=foreign(page_cache),
     )
     trec_run = collected.run(cell.system, sample.held_out)
@@ -294,6 +285,19 @@ def run_job(run: _RunState, job: Planned) -> Result:
     stored = run.store.put(result, collected.table(), trec_run, output, further)
     run.options.callbacks.stored(stored)
     return stored.result
+
+
+def _image_and_index(run: _RunState, job: Planned) -> tuple[Prepared, Index | None]:
+    """Return the image and the index of a job; a service that runs already has an index of its own.
+
+    Raises:
+        JobError: the job cannot run here, or lacks one of them; the error is its outcome.
+    """
+    if job.cannot:
+        raise JobError(Outcome.NOT_APPLICABLE, job.cannot)
+    systems = (run.inputs.system(job.cell), run.inputs.builder(job.cell))
+    prepared, builder = (_prepared(run, system) for system in systems)
+    return prepared, _index(run, job.cell, builder) if run.launcher.needs_indexes else None
 
 
 def _with_copied_index(request: LaunchRequest) -> LaunchRequest:
@@ -357,27 +361,23 @@ def _build_assigned(run: _RunState) -> None:
     for build in run.options.assigned.builds if run.options.assigned else ():
         cell = inputs.cell_of(build.system, build.dataset)
         builder = inputs.builder(cell)
-        if build.component:
-            _component(run, cell, next(part for part in builder.components if part.name == build.component))
-            continue
-        _prepare(run, {builder.image: builder})
-        prepared = _prepared(run, builder)
-        if isinstance(prepared, Prepared):
-            _index(run, cell, prepared)
+        with suppress(JobError):
+            if build.component:
+                _component(run, cell, next(part for part in builder.components if part.name == build.component))
+            else:
+                _prepare(run, {builder.image: builder})
+                _index(run, cell, _prepared(run, builder))
 
 
 def _pin(run: _RunState, cells: Iterable[Cell]) -> None:
     """Pin the systems of these cells; one that cannot be pinned has no image."""
-    names = run.inputs.needed(cell for cell in cells if not _lacks_weights(run, cell))
+    lacking = {name for name, image in run.prepared.items() if isinstance(image, MissingWeights)}
+    names = run.inputs.needed(cell for cell in cells if lacking.isdisjoint(run.inputs.images([cell])))
     run.inputs, errors = pin_inputs(run.inputs, run.store, run.launcher, names)
     for system, error in errors.items():
         log.info(f"  {error}")
         cells = [cell for cell in run.inputs.cells if cell.system == system]
         run.prepared |= dict.fromkeys(run.inputs.images(cells), error)
-
-
-def _lacks_weights(run: _RunState, cell: Cell) -> bool:
-    return any(isinstance(run.prepared.get(name), MissingWeights) for name in run.inputs.images([cell]))
 
 
 def _prepare(run: _RunState, systems: Mapping[str, System]) -> None:
@@ -389,11 +389,15 @@ def _prepare(run: _RunState, systems: Mapping[str, System]) -> None:
         run.prepared[name] = made
 
 
-def _prepared(run: _RunState, system: System) -> Prepared | ImageError | None:
-    """Return the system's image, with its own parameters: variants and languages share one."""
+def _prepared(run: _RunState, system: System) -> Prepared:
+    """Return the system's image, with its own parameters: variants and languages share one.
+
+    Raises:
+        JobError: it has none.
+    """
     image = run.prepared.get(system.image)
     if not isinstance(image, Prepared):
-        return image
+        raise _no_image(image)
     return replace(image, system=system.for_platform(image.system.platform))
 
 
@@ -466,19 +470,25 @@ def _updates(inputs: Inputs, job: Planned) -> Updates | None:
     return Updates(params.query_qps, params.update_qps, corpus.draw(moved, job.spec.seed))
 
 
-def _rebuild(run: _RunState, cell: Cell, builder: Prepared, index: Index) -> bool:
+def _rebuild(run: _RunState, cell: Cell, index: Index) -> bool:
     """Build an earlier run's index again, once, if it did not load and has changed; return whether it was built."""
     key = index.folder.parent.name
     until = time.monotonic() + run.inputs.limits.build_s
     if key in run.built or index.used_elsewhere() or index.unchanged(until):
         return False
+    builder = _prepared(run, run.inputs.builder(cell))
     log.info(f"  {builder.system.name}: the cached index of {cell.dataset} has changed; building it again")
-    _index(run, cell, builder, replacing=index)
+    with suppress(JobError):
+        _index(run, cell, builder, replacing=index)
     return True
 
 
-def _index(run: _RunState, cell: Cell, prepared: Prepared, replacing: Index | None = None) -> Index | JobError:
-    """Return the cell's index, built at its first use or in place of a broken index; a failed build is not repeated."""
+def _index(run: _RunState, cell: Cell, prepared: Prepared, replacing: Index | None = None) -> Index:
+    """Return the cell's index, built at its first use or in place of a broken index.
+
+    Raises:
+        JobError: its build failed, now or earlier in this run; it is not repeated.
+    """
     system, dataset = prepared.system, run.inputs.datasets[cell.dataset]
     key = index_key(system, prepared.recipe, dataset.corpus.sha256)
     if replacing is not None or key not in run.indexes:
@@ -490,7 +500,9 @@ def _index(run: _RunState, cell: Cell, prepared: Prepared, replacing: Index | No
         except JobError as error:
             run.indexes[key] = error
             run.options.callbacks.built(key, error)
-    return run.indexes[key]
+    if isinstance(found := run.indexes[key], JobError):
+        raise found
+    return found
 
 
 def _components(run: _RunState, cell: Cell, prepared: Prepared, *, check: bool) -> dict[str, Index]:
@@ -503,20 +515,21 @@ def _components(run: _RunState, cell: Cell, prepared: Prepared, *, check: bool) 
     """
     found, until = {}, time.monotonic() + run.inputs.limits.build_s
     for part in prepared.system.components:
-        index = _component(run, cell, part)
-        if check and isinstance(index, Index) and not index.used_elsewhere() and not index.unchanged(until):
-            index = _component(run, cell, part, replacing=index)
-        if isinstance(index, JobError):
-            raise JobError(index.outcome, f"{part.name}: {index.detail}")
+        try:
+            index = _component(run, cell, part)
+            if check and not index.used_elsewhere() and not index.unchanged(until):
+                index = _component(run, cell, part, replacing=index)
+        except JobError as error:
+            raise JobError(error.outcome, f"{part.name}: {error.detail}") from error
         found[part.name] = index
     return found
 
 
-def _component(run: _RunState, cell: Cell, part: System, replacing: Index | None = None) -> Index | JobError:
+def _component(run: _RunState, cell: Cell, part: System, replacing: Index | None = None) -> Index:
     try:
         prepared = run.launcher.prepare(part)
     except ImageError as error:
-        return _no_image(error)
+        raise _no_image(error) from error
     return _index(run, cell, replace(prepared, system=part), replacing)
 
 

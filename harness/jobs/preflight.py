@@ -56,7 +56,7 @@ def gather(suite: Suite, options: RunOptions, launcher: Launcher) -> Inputs:
         UsageError: as :func:`harness.jobs.inputs.gather`.
     """
     inputs.check_launcher(suite, launcher)
-    missing = _missing_data(suite, options)
+    missing = missing_data(suite, options)
     absent: list[Cell] = []
     gathered = inputs.gather(suite, options, absent, missing)
     if not absent and jobs_done(gathered, options, launcher) is not None:
@@ -86,7 +86,7 @@ def gather_elsewhere(suite: Suite, options: RunOptions) -> Inputs:
         UsageError: as :func:`harness.jobs.inputs.gather`.
     """
     inputs.check_launcher(suite, None)
-    _refuse(_missing_data(suite, options))
+    _refuse(missing_data(suite, options))
     return inputs.gather(suite, options)
 
 
@@ -105,12 +105,12 @@ def lacking_images(images: Mapping[str, System], options: RunOptions, launcher: 
     for reason in reasons.values():
         log.info(f"  {reason}")
     makeable = [system for name, system in wanted.items() if name not in reasons]
-    for shortage in _lack_of_room(_Room(_image_bytes(makeable, launcher)), options):
-        log.info(f"  {shortage.text}")
+    if text := _lack_of_room(_Room(_image_bytes(makeable, launcher)), options):
+        log.info(f"  {text}")
     return {name: MissingWeights(reason) for name, reason in reasons.items()}
 
 
-def _missing_data(suite: Suite, options: RunOptions) -> dict[str, FileError]:
+def missing_data(suite: Suite, options: RunOptions) -> dict[str, FileError]:
     """Return the errors of datasets whose folders or files do not exist, by name."""
     locations = {dataset_name(name): datasets.find(name, options.suite_dir) for name in suite.datasets}
     return {name: error for name, location in locations.items() if (error := datasets.missing_files(location))}
@@ -144,18 +144,25 @@ def _examine(
     weights: bool,
 ) -> Iterator[Shortage]:
     """Yield the hardware and disk that the cells to do lack on this host, and the weights if asked for."""
-    yield from _hardware(cannot)
+    reasons: dict[str, list[Cell]] = defaultdict(list)
+    for cell, reason in cannot.items():
+        if reason is not None:
+            reasons[reason].append(cell)
+    for reason, cells in reasons.items():
+        yield Shortage(f"hardware: {reason}, so {_unmeasured(cells)}; use other hardware, or --only", cells)
     indexed = {job.cell for job in plan.jobs if not launcher.needs_indexes or options.has_index(job.spec.index_key)}
     to_build = [cell for cell, reason in cannot.items() if reason is None and cell not in indexed]
-    yield from _build_hardware(plan.inputs, to_build, launcher)
+    build = plan.inputs.suite.build_profile
+    if build and to_build and (lacking := launcher.cannot(plan.inputs.profiles[build])):
+        text = f"index builds: {lacking}, so {_unmeasured(to_build)}; choose another build_profile"
+        yield Shortage(text, to_build)
     if weights:
         systems = {name: system for name, (system, _) in images.items()}
         for name, reason in missing_weights(systems, launcher).items():
             yield Shortage(reason, images[name][1])
-    if text := lack_of_memory(plan.cells):
-        yield Shortage(text)
     needed = _Room(_image_bytes([system for system, _ in images.values()], launcher))
-    yield from _lack_of_room(needed | _room(plan, options, launcher), options)
+    room = needed | _room(plan, options, launcher)
+    yield from map(Shortage, filter(None, (lack_of_memory(plan.cells), _lack_of_room(room, options))))
 
 
 def disk_needed(plans: Sequence[tuple[SuitePlan, RunOptions]], launcher: Launcher) -> str | None:
@@ -169,26 +176,6 @@ def disk_needed(plans: Sequence[tuple[SuitePlan, RunOptions]], launcher: Launche
     needed |= _Room(_image_bytes(images.values(), launcher))
     unknown = "" if all(plan.engine for plan, _ in plans) else ", without images"
     return f"disk: up to {needed}{unknown}; {_size(_free(plans[0][1].cache))} free" if needed.bytes else None
-
-
-def _hardware(cannot: Mapping[Cell, str | None]) -> Iterator[Shortage]:
-    reasons: dict[str, list[Cell]] = defaultdict(list)
-    for cell, reason in cannot.items():
-        if reason is not None:
-            reasons[reason].append(cell)
-    for reason, cells in reasons.items():
-        yield Shortage(f"hardware: {reason}, so {_unmeasured(cells)}; use other hardware, or --only", cells)
-
-
-def _build_hardware(inputs: Inputs, cells: Collection[Cell], launcher: Launcher) -> Iterator[Shortage]:
-    """Yield the hardware that index builds lack.
-
-    Args:
-        cells: those whose indexes are still to be built.
-    """
-    build = inputs.suite.build_profile
-    if build and cells and (reason := launcher.cannot(inputs.profiles[build])):
-        yield Shortage(f"index builds: {reason}, so {_unmeasured(cells)}; choose another build_profile", cells)
 
 
 def _missing_images(
@@ -253,6 +240,11 @@ class _Room:
 def _room(plan: SuitePlan, options: RunOptions, launcher: Launcher) -> _Room:
     """Return the room that corpora and indexes to make may take: indexes by shipped ones, else by the corpus."""
     sizes: dict[str, int] = {}
+
+    def index_bytes(system: str, dataset: str, documents: int, corpus_bytes: int) -> int:
+        shipped = shipped_runs().figure(system, dataset, documents, "index_bytes")
+        return round(shipped or 0) or indexes.expected_bytes(corpus_bytes)
+
     for job in plan.jobs if launcher.needs_indexes else ():
         if job.done or job.cannot or job.cell.system in NULL_SYSTEMS:
             continue
@@ -261,25 +253,24 @@ def _room(plan: SuitePlan, options: RunOptions, launcher: Launcher) -> _Room:
         components = component_keys(builder, launcher, corpus.sha256)
         for name, key in (components or {builder.name: job.spec.index_key}).items():
             if not options.has_index(key):
-                shipped = shipped_runs().index_bytes(name, job.cell.dataset, corpus.size)
-                sizes[key] = shipped or indexes.expected_bytes(corpus)
+                sizes[key] = index_bytes(name, job.cell.dataset, corpus.size, corpus.file_bytes)
     corpora = {name: corpus.corpus_bytes for name, corpus in plan.inputs.to_make.items()}
     for cell in plan.absent if launcher.needs_indexes else ():
         if cell.system in NULL_SYSTEMS:
             continue
         system, documents = plan.inputs.building(cell.system), split_size(cell.dataset)[1] or 0
         for part in system.components or (system,):
-            shipped = shipped_runs().index_bytes(part.name, cell.dataset, documents)
-            size = shipped or indexes.bytes_of_corpus(corpora.get(cell.dataset, 0))
-            sizes[f"{part.build_inputs} {cell.dataset}"] = size
+            key = f"{part.build_inputs} {cell.dataset}"
+            sizes[key] = index_bytes(part.name, cell.dataset, documents, corpora.get(cell.dataset, 0))
     return _Room(0, sizes, corpora)
 
 
-def _lack_of_room(needed: _Room, options: RunOptions) -> Iterator[Shortage]:
-    """Yield the room that a run may take, where the cache's disk has less."""
-    if needed.bytes > (free := _free(options.cache)):
-        remedy = "make room, or name a folder on a larger disk with --cache"
-        yield Shortage(f"disk: this run may need {needed}, and {options.cache} has {_size(free)} free; {remedy}")
+def _lack_of_room(needed: _Room, options: RunOptions) -> str | None:
+    """Return a line on the room that a run may take, where the cache's disk has less."""
+    if needed.bytes <= (free := _free(options.cache)):
+        return None
+    remedy = "make room, or name a folder on a larger disk with --cache"
+    return f"disk: this run may need {needed}, and {options.cache} has {_size(free)} free; {remedy}"
 
 
 def _free(cache: Path) -> int:

@@ -129,14 +129,6 @@ def missing_verdict(figure: str, injected: str, reason: Text | None) -> FigureVe
     return FigureVerdict(figure, injected, measured, "", "a figure", False)
 
 
-def time_verdict(figure: str, truth_s: float, measured_s: float) -> FigureVerdict:
-    """Compare two durations in seconds."""
-    allowed_s, error_s = allowed_error_s(truth_s), measured_s - truth_s
-    error = f"{error_s * 1e6:+,.1f} us ({percent(error_s, truth_s)})"
-    allowed = f"{allowed_s * 1e6:,.0f} us"
-    return FigureVerdict(figure, ms(truth_s), ms(measured_s), error, allowed, abs(error_s) <= allowed_s)
-
-
 def memory_verdict(figure: str, truth: int, measured: int | None, reason: Text | None) -> FigureVerdict:
     """Compare two sizes in bytes, within the larger of 3 % and 8 MiB."""
     if measured is None:
@@ -173,7 +165,10 @@ class MeanLatency(KnownValue):
         yield self._compare(float(report.injected_s.mean()) if self.service_s is None else self.service_s, mean.value)
 
     def _compare(self, truth_s: float, mean_s: float) -> FigureVerdict:
-        return time_verdict("mean", truth_s, mean_s)
+        allowed_s, error_s = allowed_error_s(truth_s), mean_s - truth_s
+        error = f"{error_s * 1e6:+,.1f} us ({percent(error_s, truth_s)})"
+        allowed = f"{allowed_s * 1e6:,.0f} us"
+        return FigureVerdict("mean", ms(truth_s), ms(mean_s), error, allowed, abs(error_s) <= allowed_s)
 
 
 @dataclass(frozen=True)
