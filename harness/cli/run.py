@@ -53,7 +53,7 @@ from harness.errors import FileError, UsageError, counted, did_you_mean, listed,
 from harness.jobs import cell_plans, orchestrator, preflight
 from harness.jobs.attach_suite import sending
 from harness.jobs.cell_plans import Planner, SuitePlan
-from harness.jobs.command_suite import CommandSuite, are_systems
+from harness.jobs.command_suite import CommandSuite, are_systems, written
 from harness.jobs.inputs import RunOptions, check_launcher
 from harness.jobs.orchestrator import RunSummary
 from harness.jobs.plan import plan_here
@@ -191,7 +191,8 @@ class _Subject:
         catalog.named(systems)
         if error := datasets.missing_files(datasets.find(self.dataset, Path.cwd())):
             raise error
-        with CommandSuite(systems, self.dataset, self.cpus, self.memory).written(results) as path:
+        suite = CommandSuite(systems, self.dataset, self.cpus, self.memory)
+        with written(suite.write, results) as path:
             say(f"the suite is {path}: to change what is measured, edit it, then {quoted('run', path)}", err=True)
             yield (path,)
 

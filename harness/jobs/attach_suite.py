@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
-import tomllib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from harness.commands import option
 from harness.datasets import dataset_name
 from harness.driver.records import MAX_PROBES, Scalar
 from harness.errors import UsageError, counted, nearest_or_known
-from harness.jobs.command_suite import dataset_from, keep_if_usable, suite_document, suite_name, write_document
+from harness.jobs.command_suite import dataset_from, suite_document, suite_name, write_document
 from harness.jobs.inputs import Inputs
 from harness.jobs.plan import Planned
 from harness.jobs.suite import OWN_INDEX
@@ -23,6 +22,12 @@ from harness.launch.credentials import Credentials
 from harness.launch.images.systems import System
 
 _MOST_NAME = 63
+# The kinds of a parameter that is no text: in words, and their parsers.
+_KINDS: dict[type, tuple[str, Callable[[str], Scalar]]] = {
+    bool: ("true or false", {"true": True, "false": False}.__getitem__),
+    int: ("a whole number", int),
+    float: ("a number", float),
+}
 
 
 @dataclass(frozen=True)
@@ -40,8 +45,7 @@ class AttachSuite:
     usd_per_hour: float | None = None
     build: bool = False
 
-    @keep_if_usable
-    def written(self, results: Path) -> Path:
+    def write(self, results: Path) -> Path:
         """Write the suite's file into the folder of results; return its path.
 
         The file of an earlier command with this service, system and dataset gets this command's options, and keeps all
@@ -103,15 +107,12 @@ def _value(name: str, text: str, like: Scalar) -> Scalar:
     """Return a value of the kind of another."""
     if isinstance(like, str):
         return text
+    kind, parse = _KINDS[type(like)]
     try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text
-    value = float(value) if isinstance(like, float) and type(value) is int else value
-    if type(value) is not type(like):
-        kind = {bool: "true or false", int: "a whole number", float: "a number"}[type(like)]
-        raise UsageError(f"--param {name}: {text!r} is not {kind}; write it as {name}={str(like).lower()}")
-    return value
+        return parse(text)
+    except (ValueError, KeyError):
+        example = f"{name}={str(like).lower()}"
+        raise UsageError(f"--param {name}: {text!r} is not {kind}; write it as {example}") from None
 
 
 def sending(inputs: Inputs, planned: Iterable[Planned]) -> str:

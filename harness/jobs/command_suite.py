@@ -5,14 +5,13 @@ It is written next to the results, so that the next step is to edit it: the same
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import tomlkit
 
@@ -26,26 +25,20 @@ from harness.pricing import instances
 from harness.results.schema import split_size
 
 DEFAULT_PROFILE = "cpu1-mem1"
-Writer = TypeVar("Writer")
 
 
-def keep_if_usable(write: Callable[[Writer, Path], Path]) -> Callable[[Writer, Path], AbstractContextManager[Path]]:
-    """Make a context of a method that writes a suite's file: a new one goes if it turns out to measure nothing."""
-
-    @contextmanager
-    @functools.wraps(write)
-    def written(suite: Writer, results: Path) -> Iterator[Path]:
-        before = set(results.glob("*.toml"))
-        path = write(suite, results)
-        try:
-            yield path
-        except HarnessError as error:
-            # An engine, or a service, may run the next time.
-            if path not in before and not path.with_suffix("").is_dir() and not isinstance(error, EngineError):
-                path.unlink()
-            raise
-
-    return written
+@contextmanager
+def written(write: Callable[[Path], Path], results: Path) -> Iterator[Path]:
+    """Write a suite's file into the folder of results; a new one goes if it turns out to measure nothing."""
+    before = set(results.glob("*.toml"))
+    path = write(results)
+    try:
+        yield path
+    except HarnessError as error:
+        # An engine, or a service, may run the next time.
+        if path not in before and not path.with_suffix("").is_dir() and not isinstance(error, EngineError):
+            path.unlink()
+        raise
 
 
 @dataclass(frozen=True)
@@ -57,8 +50,7 @@ class CommandSuite:
     cpus: int
     memory: str
 
-    @keep_if_usable
-    def written(self, results: Path) -> Path:
+    def write(self, results: Path) -> Path:
         """Write the suite's file into the folder of results; return its path.
 
         A suite of an earlier command with this dataset and hardware gets the systems that it lacks, and keeps all

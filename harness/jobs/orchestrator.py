@@ -198,18 +198,13 @@ def _build_order(run: _RunState, jobs: Iterable[Planned], lacking: Collection[st
     """
     places: dict[str, int] = {}
     for job in jobs:
-        interrupted = job.cell.system in lacking and any(
-            indexes.is_interrupted(run.options.cache, key) for key in _index_keys(run, job)
-        )
+        corpus, builder = run.inputs.datasets[job.cell.dataset].corpus, run.inputs.builder(job.cell)
+        keys = (job.spec.index_key, *component_keys(builder, run.launcher, corpus.sha256).values())
+        begun = any(indexes.is_interrupted(run.options.cache, key) for key in keys)
+        interrupted = job.cell.system in lacking and begun
         place = 2 if interrupted else 1 if job.cell.system in lacking else 0
         places[job.cell.system] = max(place, places.get(job.cell.system, 0))
     return sorted(places, key=places.__getitem__)
-
-
-def _index_keys(run: _RunState, job: Planned) -> tuple[str, ...]:
-    """Return the keys of a job's index and of its components' indexes."""
-    corpus, builder = run.inputs.datasets[job.cell.dataset].corpus, run.inputs.builder(job.cell)
-    return job.spec.index_key, *component_keys(builder, run.launcher, corpus.sha256).values()
 
 
 def _ready(run: _RunState, todo: Sequence[Planned]) -> list[Planned]:

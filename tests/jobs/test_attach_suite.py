@@ -11,6 +11,7 @@ import pytest
 from harness.errors import UsageError
 from harness.jobs import suite
 from harness.jobs.attach_suite import AttachSuite
+from harness.jobs.command_suite import written
 from harness.launch.images.systems import System
 from tests.support import job_fixtures
 
@@ -18,7 +19,7 @@ SYSTEM = job_fixtures.system("asks", search_params={"index": "products", "connec
 
 
 def write(folder: Path, *params: str, url: str = "https://Search.example.org:9200/v1", **more: Any) -> suite.Suite:
-    with AttachSuite(url, SYSTEM, "scifact", params, **more).written(folder) as path:
+    with written(AttachSuite(url, SYSTEM, "scifact", params, **more).write, folder) as path:
         return suite.load(path)
 
 
