@@ -550,7 +550,9 @@ def plan(
     }
     fresh = request.fresh or fresh_index
     run = command("run", *named, **given, fresh=fresh and not fresh_index)
-    if not fresh and all(job.done for each in plans for job in each.jobs) and not any(each.absent for each in plans):
+    gathered = [each.inputs for each in plans]
+    done = all(job.done for each in plans for job in each.jobs) and not any(each.absent for each in gathered)
+    if done and not fresh:
         folder = results if len(plans) > 1 else f"{results}/{plans[0].inputs.suite.name}"
         retry = cell_plans.unfinished(plans)
         run = command("run", *named, **given, retry_noisy=1) if retry else command("report", folder)
@@ -561,7 +563,7 @@ def plan(
         cells = [*price_list.quote(plans, prices.snapshot())[0]]
     foreseen = filter(None, (disk, preflight.lack_of_memory(cells)))
     notes = [*cell_plans.plan_notes(plans, cells, missing), *foreseen]
-    absent = sum(cell.dataset not in each.inputs.to_make for each in plans for cell in each.absent)
+    absent = sum(cell.dataset not in each.to_make for each in gathered for cell in each.absent)
     destination.show_report(plan_document(cells, notes, run, absent=absent, priced=price))
     show_errors(missing.values())
     sys.exit(1 if missing else 0)

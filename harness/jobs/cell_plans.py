@@ -29,15 +29,11 @@ _NOTHING = DurationEstimate(0.0, 0.0, True)
 
 @dataclass(frozen=True)
 class SuitePlan:
-    """A suite's cells with their jobs; ``absent`` cells lack their data here.
-
-    ``engine``: an engine answered, or none was needed.
-    """
+    """A suite's cells with their jobs; ``engine``: an engine answered, or none was needed."""
 
     inputs: Inputs
     jobs: list[Planned]
     cells: tuple[CellPlan, ...]
-    absent: tuple[Cell, ...]
     engine: bool
 
 
@@ -58,11 +54,10 @@ class Planner:
             UsageError: as :func:`harness.jobs.inputs.gather`.
         """
         inputs.check_launcher(suite, self.launcher)
-        absent: list[Cell] = []
-        return self.plan_gathered(inputs.gather(suite, options, absent, without), absent, options)
+        return self.plan_gathered(inputs.gather(suite, options, fetch=False, without=without), options)
 
-    def plan_gathered(self, gathered: Inputs, absent: Sequence[Cell], options: RunOptions) -> SuitePlan:
-        """Plan a suite whose inputs are gathered; ``absent`` cells lack their data here."""
+    def plan_gathered(self, gathered: Inputs, options: RunOptions) -> SuitePlan:
+        """Plan a suite whose inputs are gathered."""
         jobs, engine = plan_here(gathered, options, self.launcher, look=False), True
         if not all(job.done for job in jobs):
             try:
@@ -70,8 +65,7 @@ class Planner:
             except EngineError:  # listing needs none
                 engine = False
         estimator = _Estimator(gathered, options, self.launcher, self._built)
-        cells = (*estimator.present(jobs), *estimator.absent(absent))
-        return SuitePlan(gathered, jobs, cells, tuple(absent), engine)
+        return SuitePlan(gathered, jobs, (*estimator.present(jobs), *estimator.absent()), engine)
 
 
 @dataclass
@@ -104,10 +98,10 @@ class _Estimator:
             build = _NOTHING if built else self._build(cell, self.inputs.builder(cell))
             yield self._cell_plan(cell, state, len(by_cell[cell]), len(left), timing, build)
 
-    def absent(self, cells: Sequence[Cell]) -> Iterator[CellPlan]:
+    def absent(self) -> Iterator[CellPlan]:
         """Yield the cells whose data is not here, or not yet: their samples are as large as they can be."""
         protocol = self.inputs.suite.protocol
-        for cell in cells:
+        for cell in self.inputs.absent:
             corpus, sample_size = self.inputs.to_make.get(cell.dataset), protocol.sample_size
             if corpus is not None:
                 known = corpus.whole.queries if protocol.unjudged else corpus.whole.judged
@@ -199,11 +193,12 @@ def unfinished(plans: Sequence[SuitePlan]) -> str | None:
 
 def suite_notes(plans: Sequence[SuitePlan], missing: Collection[str]) -> Iterator[str]:
     """Yield a line about missing data, and a line about files that are not pinned."""
+    gathered = [each.inputs for each in plans]
     unfetched = [
-        cell.dataset for each in plans for cell in each.absent if cell.dataset not in {*missing, *each.inputs.to_make}
+        cell.dataset for each in gathered for cell in each.absent if cell.dataset not in {*missing, *each.to_make}
     ]
     if unfetched:
         yield f"data is not here: {', '.join(dict.fromkeys(unfetched))}; run where ir_datasets can fetch it"
-    systems = [system for each in plans for system in each.inputs.systems.values()]
+    systems = [system for each in gathered for system in each.systems.values()]
     if unpinned := [name for system in systems for name in system.unpinned]:
         yield f"pinned at first use, by harness run: {', '.join(dict.fromkeys(unpinned))}"

@@ -127,7 +127,8 @@ class Inputs:
 
     ``profiles`` are the limits that are enforced; ``nominal_bytes`` is the memory that a profile asks for, where the
     machine's host leaves less of it.  ``platforms``: see :class:`RunOptions`.  ``to_make``: datasets of the suite at
-    sizes whose corpora are still to be made; they are not in ``datasets``.
+    sizes whose corpora are still to be made; they are not in ``datasets``.  ``absent`` cells, which are not in
+    ``cells``, lack their data here.
     """
 
     suite: Suite
@@ -139,6 +140,7 @@ class Inputs:
     nominal_bytes: Mapping[str, int] = field(default_factory=dict)
     platforms: Mapping[str, str] = field(default_factory=dict)
     to_make: Mapping[str, CorpusToMake] = field(default_factory=dict)
+    absent: tuple[Cell, ...] = ()
 
     def system(self, cell: Cell) -> System:
         """Return the searching system, for the GPUs of the cell's profile and the language of its dataset."""
@@ -214,15 +216,13 @@ class Inputs:
         return {system.image: system for system in (*searching, *building)}  # one image serves all languages
 
 
-def gather(
-    suite: Suite, options: RunOptions, absent: list[Cell] | None = None, without: Collection[str] = ()
-) -> Inputs:
+def gather(suite: Suite, options: RunOptions, *, fetch: bool = True, without: Collection[str] = ()) -> Inputs:
     """Load and check everything that the suite names.
 
     Args:
-        absent: takes the cells whose datasets are not on this machine, or not at this size; without it, they are
-            fetched or made, or fail.
-        without: names of datasets that count as absent.
+        fetch: fetch or make datasets that are not on this machine, or not at this size, or fail; otherwise their cells
+            are absent.
+        without: names of datasets that count as absent where none is fetched.
 
     Raises:
         UsageError: a name or a measure is unknown, a file is wrong, ``only`` matches nothing, or a sample is too small
@@ -238,13 +238,12 @@ def gather(
         cells = [cell for cell in cells if cell in options.cells]
         if not cells:
             raise UsageError(f"the suite {suite.name} declares no contested cell; name a suite that declares them")
-    declared, to_make = (suite.datasets, {}) if absent is None else _here(suite, options, without)
-    if absent is not None:
-        here = set(map(dataset_name, declared))
-        absent += [cell for cell in cells if cell.dataset not in here]
-        cells = [cell for cell in cells if cell.dataset in here]
-    measured = (cell.system for cell in (*cells, *(absent or ())))  # the null system is in no suite's list
+    measured = (cell.system for cell in cells)  # the null system is in no suite's list
     systems = _systems(suite, dict.fromkeys((*suite.systems, *measured)))
+    declared, to_make = (suite.datasets, {}) if fetch else _here(suite, options, without)
+    here = set(map(dataset_name, declared))
+    absent = tuple(cell for cell in cells if cell.dataset not in here)
+    cells = [cell for cell in cells if cell.dataset in here]
     _check_curves(suite, systems)
     _check_depths(systems.values(), suite.protocol.k)
     served = tuple(dict.fromkeys(cell.dataset for cell in cells if cell.scenario == "server"))
@@ -269,7 +268,7 @@ def gather(
             log.info(f"  {name}: {fact}")
     nominal = {name: each.memory_bytes for name, each in asked.items() if each != profiles[name]}
     folder = options.results / suite.name
-    inputs = Inputs(suite, cells, systems, profiles, loaded, samples, nominal, options.platforms, to_make=to_make)
+    inputs = Inputs(suite, cells, systems, profiles, loaded, samples, nominal, options.platforms, to_make, absent)
     inputs = with_pins(inputs, pin_lock.read(folder), folder)
     for cell in cells if options.assigned is None else ():
         inputs.builder(cell)  # fails without an analyser for the dataset's language

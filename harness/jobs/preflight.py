@@ -57,15 +57,14 @@ def gather(suite: Suite, options: RunOptions, launcher: Launcher) -> Inputs:
     """
     inputs.check_launcher(suite, launcher)
     missing = missing_data(suite, options)
-    absent: list[Cell] = []
-    gathered = inputs.gather(suite, options, absent, missing)
-    if not absent and jobs_done(gathered, options, launcher) is not None:
+    gathered = inputs.gather(suite, options, fetch=False, without=missing)
+    if not gathered.absent and jobs_done(gathered, options, launcher) is not None:
         return gathered
     if not missing:
         launcher.check()
-    plan = Planner(launcher).plan_gathered(gathered, absent, options)
+    plan = Planner(launcher).plan_gathered(gathered, options)
     cannot = _cannot(plan, launcher)
-    images = _missing_images(plan.inputs, [cell for cell, reason in cannot.items() if reason is None], launcher)
+    images = _missing_images(gathered, [cell for cell, reason in cannot.items() if reason is None], launcher)
     if images and not missing:
         launcher.check_images(images.keys())
     # A run that goes on names its weights itself.
@@ -75,7 +74,7 @@ def gather(suite: Suite, options: RunOptions, launcher: Launcher) -> Inputs:
     _refuse(missing)
     if text := _time(plan, {cell for shortage in shortages for cell in shortage.cells}, images):
         log.info(f"  {text}")
-    return inputs.gather(suite, options) if plan.absent else plan.inputs
+    return inputs.gather(suite, options) if gathered.absent else gathered
 
 
 def gather_elsewhere(suite: Suite, options: RunOptions) -> Inputs:
@@ -128,7 +127,7 @@ def _refuse(missing: Mapping[str, FileError]) -> None:
 def _cannot(plan: SuitePlan, launcher: Launcher) -> dict[Cell, str | None]:
     """Return why each cell to do cannot run on this host, or None."""
     cannot = {job.cell: job.cannot for job in plan.jobs if not job.done}
-    for cell in plan.absent:
+    for cell in plan.inputs.absent:
         system, profile = plan.inputs.systems[cell.system], plan.inputs.profiles[cell.profile]
         cannot[cell] = launcher.cannot_run(system) or launcher.cannot(profile)
     return cannot
@@ -255,7 +254,7 @@ def _room(plan: SuitePlan, options: RunOptions, launcher: Launcher) -> _Room:
             if not options.has_index(key):
                 sizes[key] = index_bytes(name, job.cell.dataset, corpus.size, corpus.file_bytes)
     corpora = {name: corpus.corpus_bytes for name, corpus in plan.inputs.to_make.items()}
-    for cell in plan.absent if launcher.needs_indexes else ():
+    for cell in plan.inputs.absent if launcher.needs_indexes else ():
         if cell.system in NULL_SYSTEMS:
             continue
         system, documents = plan.inputs.building(cell.system), split_size(cell.dataset)[1] or 0
