@@ -259,7 +259,7 @@ def run_job(run: _RunState, job: Planned) -> Result:
             if collected.outcome is not Outcome.OK:
                 check_room(run.store.folder, collected.detail or "")
         unexpected = collected.failed_to_load and not ended.stopped and job.expected is not Outcome.CRASH
-        if unexpected and index and _rebuild(run, cell, index):
+        if unexpected and index and _remove_changed(run, cell, index):
             return run_job(run, job)
     provenance = _provenance(inputs, cell, run.prepared.get(inputs.system(cell).image))
     result = replace(
@@ -465,32 +465,37 @@ def _updates(inputs: Inputs, job: Planned) -> Updates | None:
     return Updates(params.query_qps, params.update_qps, corpus.draw(moved, job.spec.seed))
 
 
-def _rebuild(run: _RunState, cell: Cell, index: Index) -> bool:
-    """Build an earlier run's index again, once, if it did not load and has changed; return whether it was built."""
-    key = index.folder.parent.name
+def _remove_changed(run: _RunState, cell: Cell, index: Index) -> bool:
+    """Remove an earlier run's index if it has changed since its build, with its components' that have.
+
+    Returns:
+        Whether it was removed, so that its next use builds it again.
+    """
     until = time.monotonic() + run.inputs.limits.build_s
-    if key in run.built or index.used_elsewhere() or index.unchanged(until):
+    if index.folder.parent.name in run.built or index.used_elsewhere() or index.unchanged(until):
         return False
-    builder = _prepared(run, run.inputs.builder(cell))
-    log.info(f"  {builder.system.name}: the cached index of {cell.dataset} has changed; building it again")
-    with suppress(JobError):
-        _index(run, cell, builder, replacing=index)
+    builder, corpus = _prepared(run, run.inputs.builder(cell)).system, run.inputs.datasets[cell.dataset].corpus
+    log.info(f"  {builder.name}: the cached index of {cell.dataset} has changed; building it again")
+    keys = component_keys(builder, run.launcher, corpus.sha256).values()
+    parts = [part for key in keys if (part := indexes.find(run.options.cache, key))]
+    for each in (index, *(part for part in parts if not part.used_elsewhere() and not part.unchanged(until))):
+        each.remove()
+        run.indexes.pop(each.folder.parent.name, None)
     return True
 
 
-def _index(run: _RunState, cell: Cell, prepared: Prepared, replacing: Index | None = None) -> Index:
-    """Return the cell's index, built at its first use or in place of a broken index.
+def _index(run: _RunState, cell: Cell, prepared: Prepared) -> Index:
+    """Return the cell's index, built at its first use.
 
     Raises:
         JobError: its build failed, now or earlier in this run; it is not repeated.
     """
     system, dataset = prepared.system, run.inputs.datasets[cell.dataset]
     key = index_key(system, prepared.recipe, dataset.corpus.sha256)
-    if replacing is not None or key not in run.indexes:
-        again = replacing is not None or run.options.fresh_index
-        cached = None if again else indexes.find(run.options.cache, key)
+    if key not in run.indexes:
+        cached = None if run.options.fresh_index else indexes.find(run.options.cache, key)
         try:
-            run.indexes[key] = cached or _build_index(run, cell, prepared, dataset, key, replacing)
+            run.indexes[key] = cached or _build_index(run, cell, prepared, dataset, key)
             run.options.callbacks.built(key, None)
         except JobError as error:
             run.indexes[key] = error
@@ -500,38 +505,31 @@ def _index(run: _RunState, cell: Cell, prepared: Prepared, replacing: Index | No
     return found
 
 
-def _components(run: _RunState, cell: Cell, prepared: Prepared, *, check: bool) -> dict[str, Index]:
+def _components(run: _RunState, cell: Cell, prepared: Prepared) -> dict[str, Index]:
     """Return the indexes of an index's components, from the cache or built now.
-
-    With ``check``, an index that has changed since its build is built again.
 
     Raises:
         JobError: a component has no index; the error names the component.
     """
-    found, until = {}, time.monotonic() + run.inputs.limits.build_s
+    found = {}
     for part in prepared.system.components:
         try:
-            index = _component(run, cell, part)
-            if check and not index.used_elsewhere() and not index.unchanged(until):
-                index = _component(run, cell, part, replacing=index)
+            found[part.name] = _component(run, cell, part)
         except JobError as error:
             raise JobError(error.outcome, f"{part.name}: {error.detail}") from error
-        found[part.name] = index
     return found
 
 
-def _component(run: _RunState, cell: Cell, part: System, replacing: Index | None = None) -> Index:
+def _component(run: _RunState, cell: Cell, part: System) -> Index:
     try:
         prepared = run.launcher.prepare(part)
     except ImageError as error:
         raise _no_image(error) from error
-    return _index(run, cell, replace(prepared, system=part), replacing)
+    return _index(run, cell, replace(prepared, system=part))
 
 
-def _build_index(
-    run: _RunState, cell: Cell, prepared: Prepared, dataset: Dataset, key: str, replacing: Index | None
-) -> Index:
-    components = _components(run, cell, prepared, check=replacing is not None)
+def _build_index(run: _RunState, cell: Cell, prepared: Prepared, dataset: Dataset, key: str) -> Index:
+    components = _components(run, cell, prepared)
     run.options.callbacks.builds()
     run.built.add(key)
     inputs, profile = run.inputs, run.inputs.suite.build_profile
@@ -545,7 +543,6 @@ def _build_index(
         envelope=inputs.profiles[profile] if profile else None,
         limits=inputs.limits,
         environment=run.environment,
-        replacing=replacing,
         again=run.options.fresh_index,
         components=components,
     )
