@@ -151,12 +151,12 @@ class _RunRequest:
         options = run_options(suite, results, self.only, fresh, self.choice.cache)
         return replace(options, retry_noisy=self.retry_noisy, fresh_index=self.fresh_index, cells=self.cells)
 
-    def plan(self, path: Path, planner: Planner) -> tuple[SuitePlan, RunOptions]:
+    def plan(self, path: Path, planner: Planner) -> SuitePlan:
         """Plan a suite; mirror its stored jobs from S3."""
         suite, cache = load(path), self.choice.cache
         with named_as_given(cache):
             options = self.options(path, of_suite(self.results, suite.name, cache, "RECORDS"))
-        return planner.plan(suite, options), options
+        return planner.plan(suite, options)
 
 
 _run_request = record_options("request", _RunRequest)
@@ -359,7 +359,7 @@ def _quote(suites: Sequence[Path], request: _RunRequest) -> None:
     snapshot = prices.snapshot(region=f"aws/{cloud.region}" if cloud.region else None, term="on-demand")
     with replace(request.choice, launcher=launchers.DEFAULT).open() as launcher:
         planner = Planner(launcher)
-        plans = [request.plan(path, planner)[0] for path in suites]
+        plans = [request.plan(path, planner) for path in suites]
     cells, notes = price_list.quote(plans, snapshot, cloud)
     given = {name: each for name, each in given_parameters().items() if isinstance(each, click.Option)}
     values = click.get_current_context().params
@@ -534,12 +534,11 @@ def plan(
     """
     with subject.suites(suites, request.results) as named, open_for(request.choice, load(named[0])) as opened:
         planner = Planner(opened)
-        planned = [request.plan(path, planner) for path in named]
-        disk = preflight.disk_needed(planned, opened)
-    plans = [each for each, _ in planned]
+        plans = [request.plan(path, planner) for path in named]
+        disk = preflight.disk_needed(plans, opened)
     missing: dict[str, FileError] = {}
-    for each, options in planned:
-        missing |= preflight.missing_data(each.inputs.suite, options)
+    for each in plans:
+        missing |= preflight.missing_data(each.inputs.suite, each.options)
     results, fresh_index = str(request.results), request.fresh_index
     launcher = request.choice.launcher
     given = {

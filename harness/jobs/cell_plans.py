@@ -32,6 +32,7 @@ class SuitePlan:
     """A suite's cells with their jobs; ``engine``: an engine answered, or none was needed."""
 
     inputs: Inputs
+    options: RunOptions
     jobs: list[Planned]
     cells: tuple[CellPlan, ...]
     engine: bool
@@ -44,17 +45,14 @@ class Planner:
     launcher: Launcher
     _built: set[tuple[str, str]] = field(default_factory=set)
 
-    def plan(self, suite: Suite, options: RunOptions, without: Collection[str] = ()) -> SuitePlan:
+    def plan(self, suite: Suite, options: RunOptions) -> SuitePlan:
         """Plan a suite; nothing is run, fetched or built.
-
-        Args:
-            without: names of datasets that count as absent.
 
         Raises:
             UsageError: as :func:`harness.jobs.inputs.gather`.
         """
         inputs.check_launcher(suite, self.launcher)
-        return self.plan_gathered(inputs.gather(suite, options, fetch=False, without=without), options)
+        return self.plan_gathered(inputs.gather(suite, options, fetch=False), options)
 
     def plan_gathered(self, gathered: Inputs, options: RunOptions) -> SuitePlan:
         """Plan a suite whose inputs are gathered."""
@@ -65,7 +63,7 @@ class Planner:
             except EngineError:  # listing needs none
                 engine = False
         estimator = _Estimator(gathered, options, self.launcher, self._built)
-        return SuitePlan(gathered, jobs, (*estimator.present(jobs), *estimator.absent()), engine)
+        return SuitePlan(gathered, options, jobs, (*estimator.present(jobs), *estimator.absent()), engine)
 
 
 @dataclass

@@ -64,11 +64,11 @@ def gather(suite: Suite, options: RunOptions, launcher: Launcher) -> Inputs:
         launcher.check()
     plan = Planner(launcher).plan_gathered(gathered, options)
     cannot = _cannot(plan, launcher)
-    images = _missing_images(gathered, [cell for cell, reason in cannot.items() if reason is None], launcher)
+    images = _missing_images(gathered, cannot, launcher)
     if images and not missing:
         launcher.check_images(images.keys())
     # A run that goes on names its weights itself.
-    shortages = list(_examine(plan, options, launcher, cannot, images, weights=bool(missing)))
+    shortages = list(_examine(plan, launcher, cannot, images, weights=bool(missing)))
     for shortage in shortages:
         log.info(f"  {shortage.text}")
     _refuse(missing)
@@ -135,7 +135,6 @@ def _cannot(plan: SuitePlan, launcher: Launcher) -> dict[Cell, str | None]:
 
 def _examine(
     plan: SuitePlan,
-    options: RunOptions,
     launcher: Launcher,
     cannot: Mapping[Cell, str | None],
     images: Mapping[str, tuple[System, dict[Cell, None]]],
@@ -149,7 +148,8 @@ def _examine(
             reasons[reason].append(cell)
     for reason, cells in reasons.items():
         yield Shortage(f"hardware: {reason}, so {_unmeasured(cells)}; use other hardware, or --only", cells)
-    indexed = {job.cell for job in plan.jobs if not launcher.needs_indexes or options.has_index(job.spec.index_key)}
+    has_index = plan.options.has_index
+    indexed = {job.cell for job in plan.jobs if not launcher.needs_indexes or has_index(job.spec.index_key)}
     to_build = [cell for cell, reason in cannot.items() if reason is None and cell not in indexed]
     build = plan.inputs.suite.build_profile
     if build and to_build and (lacking := launcher.cannot(plan.inputs.profiles[build])):
@@ -160,29 +160,29 @@ def _examine(
         for name, reason in missing_weights(systems, launcher).items():
             yield Shortage(reason, images[name][1])
     needed = _Room(_image_bytes([system for system, _ in images.values()], launcher))
-    room = needed | _room(plan, options, launcher)
-    yield from map(Shortage, filter(None, (lack_of_memory(plan.cells), _lack_of_room(room, options))))
+    room = _lack_of_room(needed | _room(plan, launcher), plan.options)
+    yield from map(Shortage, filter(None, (lack_of_memory(plan.cells), room)))
 
 
-def disk_needed(plans: Sequence[tuple[SuitePlan, RunOptions]], launcher: Launcher) -> str | None:
-    """Return a line on the disk that suites take, each with its options; ``None``: no more than is taken."""
+def disk_needed(plans: Sequence[SuitePlan], launcher: Launcher) -> str | None:
+    """Return a line on the disk that suites take; ``None``: no more than is taken."""
     needed = _Room()
     images: dict[str, System] = {}
-    for plan, options in plans:
-        cells = [cell for cell, reason in _cannot(plan, launcher).items() if reason is None]
-        images |= {name: system for name, (system, _) in _missing_images(plan.inputs, cells, launcher).items()}
-        needed |= _room(plan, options, launcher)
+    for plan in plans:
+        missing = _missing_images(plan.inputs, _cannot(plan, launcher), launcher)
+        images |= {name: system for name, (system, _) in missing.items()}
+        needed |= _room(plan, launcher)
     needed |= _Room(_image_bytes(images.values(), launcher))
-    unknown = "" if all(plan.engine for plan, _ in plans) else ", without images"
-    return f"disk: up to {needed}{unknown}; {_size(_free(plans[0][1].cache))} free" if needed.bytes else None
+    unknown = "" if all(plan.engine for plan in plans) else ", without images"
+    return f"disk: up to {needed}{unknown}; {_size(_free(plans[0].options.cache))} free" if needed.bytes else None
 
 
 def _missing_images(
-    inputs: Inputs, cells: Iterable[Cell], launcher: Launcher
+    inputs: Inputs, cannot: Mapping[Cell, str | None], launcher: Launcher
 ) -> dict[str, tuple[System, dict[Cell, None]]]:
-    """Return the systems whose images are still to be made, each with its cells, by the names of the images."""
+    """Return the systems whose images are still to be made, each with its able cells, by the names of the images."""
     needed: dict[str, tuple[System, dict[Cell, None]]] = {}
-    for cell in cells:
+    for cell in (cell for cell, reason in cannot.items() if reason is None):
         for name, system in inputs.images([cell]).items():
             needed.setdefault(name, (system, {}))[1][cell] = None
     try:
@@ -236,7 +236,7 @@ class _Room:
         return f"{_size(self.bytes)} ({', '.join(parts)})" if len(parts) > 1 else "".join(parts)
 
 
-def _room(plan: SuitePlan, options: RunOptions, launcher: Launcher) -> _Room:
+def _room(plan: SuitePlan, launcher: Launcher) -> _Room:
     """Return the room that corpora and indexes to make may take: indexes by shipped ones, else by the corpus."""
     sizes: dict[str, int] = {}
 
@@ -251,7 +251,7 @@ def _room(plan: SuitePlan, options: RunOptions, launcher: Launcher) -> _Room:
         # An index that joins its components' indexes links to them.
         components = component_keys(builder, launcher, corpus.sha256)
         for name, key in (components or {builder.name: job.spec.index_key}).items():
-            if not options.has_index(key):
+            if not plan.options.has_index(key):
                 sizes[key] = index_bytes(name, job.cell.dataset, corpus.size, corpus.file_bytes)
     corpora = {name: corpus.corpus_bytes for name, corpus in plan.inputs.to_make.items()}
     for cell in plan.inputs.absent if launcher.needs_indexes else ():
