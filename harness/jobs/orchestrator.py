@@ -20,7 +20,7 @@ from harness.jobs.collect import CollectedJob, build_result, collect
 from harness.jobs.indexes import Index
 from harness.jobs.inputs import Inputs, RunOptions
 from harness.jobs.pinning import pin_inputs
-from harness.jobs.plan import Planned, component_keys, index_key, jobs_done, order, plan_here
+from harness.jobs.plan import Planned, component_keys, index_key, jobs_done, keys_of_done, order, plan_here
 from harness.jobs.run_progress import RunProgress, cell_name, reason_of, trials_of
 from harness.launch import host
 from harness.launch.base import Launcher, LaunchRequest, Prepared
@@ -115,7 +115,7 @@ def run_suite(inputs: Inputs, options: RunOptions, launcher: Launcher) -> RunSum
     with store.held():
         keep_inputs(inputs, store)
         if done is not None:
-            return RunSummary(len(done), (), frozenset(job.key for job in done))
+            return RunSummary(len(done), (), done)
         host_facts = environment.read(launcher.engine_version())
         run = _RunState(inputs, options, launcher, store, host_facts, environment.machine())
         # Another run may have pinned what this one has read as unpinned.
@@ -421,8 +421,7 @@ def _answering(run: _RunState, finished: Iterable[tuple[Result, Outcome]]) -> fr
     if run.options.assigned is not None:  # another machine's plan decides
         return frozenset(result.key for result, expected in finished if result.outcome is expected)
     options = replace(run.options, fresh=False, fresh_index=False)
-    jobs = plan_here(run.inputs, options, run.launcher, prepared=run.recipes, look=False)
-    return frozenset(job.latest.key for job in jobs if job.done and job.latest)
+    return keys_of_done(plan_here(run.inputs, options, run.launcher, prepared=run.recipes, look=False))
 
 
 def _job_spec(inputs: Inputs, job: Planned, prepared: Prepared, launcher: Launcher) -> JobSpec:

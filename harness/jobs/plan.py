@@ -96,13 +96,17 @@ def plan_here(
     return assigned(planned, options.assigned, {result.key for result in stored})
 
 
-def jobs_done(inputs: Inputs, options: RunOptions, launcher: Launcher) -> list[Result] | None:
-    """Return the stored jobs that answer a run, without an engine; None: a job is left to do, or may be."""
+def jobs_done(inputs: Inputs, options: RunOptions, launcher: Launcher) -> frozenset[str] | None:
+    """Return the keys of the stored jobs that answer a run, without an engine; None: a job is left to do, or may be."""
     if options.fresh or options.fresh_index or options.retry_noisy or options.assigned is not None:
         return None
-    latest = [job.latest if job.done else None for job in plan_here(inputs, options, launcher, look=False)]
-    done = [result for result in latest if result is not None]
-    return done if len(done) == len(latest) else None
+    jobs = plan_here(inputs, options, launcher, look=False)
+    return keys_of_done(jobs) if all(job.done for job in jobs) else None
+
+
+def keys_of_done(jobs: Iterable[Planned]) -> frozenset[str]:
+    """Return the keys of the stored jobs that answer planned ones."""
+    return frozenset(job.latest.key for job in jobs if job.done and job.latest)
 
 
 def plan(
