@@ -160,9 +160,9 @@ def run_suite(inputs: Inputs, options: RunOptions, launcher: Launcher) -> RunSum
 def _foresee(run: _RunState, todo: Iterable[Planned]) -> None:
     """Say which images cannot be made here for lack of weights, before anything is made; the other cells go on."""
     images = run.inputs.images(job.cell for job in todo if not job.built and not job.cannot)
-    for name, reason in preflight.missing_weights(images, run.launcher).items():
-        log.info(f"  {reason}")
-        run.prepared[name] = MissingWeights(reason)
+    for name, error in preflight.missing_weights(images, run.launcher).items():
+        log.info(f"  {error}")
+        run.prepared[name] = error
 
 
 def _first_trials(run: _RunState, todo: Sequence[Planned], progress: RunProgress) -> list[tuple[Result, Outcome]]:

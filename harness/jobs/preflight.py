@@ -100,13 +100,13 @@ def lacking_images(images: Mapping[str, System], options: RunOptions, launcher: 
     """
     wanted = {name: system for name, system in images.items() if launcher.find(system) is None}
     launcher.check_images(wanted.keys())
-    reasons = missing_weights(wanted, launcher)
-    for reason in reasons.values():
-        log.info(f"  {reason}")
-    makeable = [system for name, system in wanted.items() if name not in reasons]
+    errors = missing_weights(wanted, launcher)
+    for error in errors.values():
+        log.info(f"  {error}")
+    makeable = [system for name, system in wanted.items() if name not in errors]
     if text := _lack_of_room(_Room(_image_bytes(makeable, launcher)), options):
         log.info(f"  {text}")
-    return {name: MissingWeights(reason) for name, reason in reasons.items()}
+    return errors
 
 
 def missing_data(suite: Suite, options: RunOptions) -> dict[str, FileError]:
@@ -157,8 +157,8 @@ def _examine(
         yield Shortage(text, to_build)
     if weights:
         systems = {name: system for name, (system, _) in images.items()}
-        for name, reason in missing_weights(systems, launcher).items():
-            yield Shortage(reason, images[name][1])
+        for name, error in missing_weights(systems, launcher).items():
+            yield Shortage(str(error), images[name][1])
     needed = _Room(_image_bytes([system for system, _ in images.values()], launcher))
     room = _lack_of_room(needed | _room(plan, launcher), plan.options)
     yield from map(Shortage, filter(None, (lack_of_memory(plan.cells), room)))
@@ -191,15 +191,15 @@ def _missing_images(
         return {}
 
 
-def missing_weights(images: Mapping[str, System], launcher: Launcher) -> dict[str, str]:
-    """Return why images cannot be made for lack of weights, by name; a component whose image is here needs none."""
+def missing_weights(images: Mapping[str, System], launcher: Launcher) -> dict[str, ImageError]:
+    """Return the errors of images that lack weights here, by name; a component whose image is here needs none."""
     if not images or not launcher.fetches_files:
         return {}
     needed = {
         name: system.model_copy(update={"components": tuple(filterfalse(launcher.find, system.components))})
         for name, system in images.items()
     }
-    return assets.lacking(needed, launcher.cache, launcher.models)
+    return {name: MissingWeights(why) for name, why in assets.lacking(needed, launcher.cache, launcher.models).items()}
 
 
 def _image_bytes(missing: Iterable[System], launcher: Launcher) -> int:

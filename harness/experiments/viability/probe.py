@@ -240,8 +240,7 @@ class SubjectJobs:
     def _spec(self, envelope: Envelope) -> ResultSpec:
         inputs = self._inputs(envelope)
         recipes = {name: self._ready(system).recipe for name, system in inputs.images(inputs.cells).items()}
-        cannot = {envelope.name: reason} if (reason := self._launcher.cannot(envelope)) else {}
-        (planned,) = plan(inputs, self._launcher.isolation.name, recipes, [], cannot=cannot)
+        (planned,) = plan(inputs, self._launcher.isolation.name, recipes, [])
         return planned.spec
 
     def _mark(self, since: datetime) -> None:
