@@ -239,7 +239,7 @@ def gather(suite: Suite, options: RunOptions, *, fetch: bool = True, without: Co
         if not cells:
             raise UsageError(f"the suite {suite.name} declares no contested cell; name a suite that declares them")
     measured = (cell.system for cell in cells)  # the null system is in no suite's list
-    systems = _systems(suite, dict.fromkeys((*suite.systems, *measured)))
+    systems = suite_systems(suite, dict.fromkeys((*suite.systems, *measured)))
     declared, to_make = (suite.datasets, {}) if fetch else _here(suite, options, without)
     here = set(map(dataset_name, declared))
     absent = tuple(cell for cell in cells if cell.dataset not in here)
@@ -354,20 +354,15 @@ def with_pins(inputs: Inputs, lock: PinLock, folder: Path) -> Inputs:
     return replace(inputs, systems={**inputs.systems, **systems})
 
 
-def suite_systems(suite: Suite) -> dict[str, System]:
-    """Return all systems of a suite by name; each point of a sweep is a variant.
+def suite_systems(suite: Suite, names: Iterable[str] | None = None) -> dict[str, System]:
+    """Return systems of a suite by name, all unless named; each point of a sweep is a variant.
 
     Raises:
         UnknownName: no shipped system has that name.
         UsageError: a sweep names a parameter that its system lacks, or makes the name of another system.
     """
-    return _systems(suite, suite.systems)
-
-
-def _systems(suite: Suite, names: Iterable[str]) -> dict[str, System]:
-    """Return systems by name; each point of a sweep is a variant."""
-    variants = suite.variants
-    points = {name: (at.system, at.params) if (at := variants.get(name)) else (name, {}) for name in names}
+    variants, chosen = suite.variants, suite.systems if names is None else names
+    points = {name: (at.system, at.params) if (at := variants.get(name)) else (name, {}) for name in chosen}
     known = catalog.named(dict.fromkeys(base for base, _ in points.values()))
     for name in variants.keys() & (catalog.systems(wrong={}) if variants else {}):
         sweep = f"[sweep.{variants[name].system}]"

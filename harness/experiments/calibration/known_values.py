@@ -15,7 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness import stats
+from harness.analysis import timings
 from harness.analysis.table import Cause, Finding, Row, Validity
+from harness.analysis.timings import Timings
 from harness.driver import rate_search
 from harness.driver.records import Outcome, Probe
 from harness.results.reader import StoredJob
@@ -62,20 +64,16 @@ class CaseReport:
     @property
     def latency_s(self) -> NDArray[np.float64]:
         """Return every timed latency in seconds."""
-        return self._timed_samples("latency_ns") / 1e9
+        return self._timings.latency_s
 
     @property
     def injected_s(self) -> NDArray[np.float64]:
         """Return the times of the timed searches by the adapter's own clock, in seconds."""
-        return self._timed_samples("stage_planted_ns") / 1e9
+        return self._timings.stages_s["planted"]
 
-    def _timed_samples(self, column: str) -> NDArray[np.float64]:
-        parts = []
-        for job in self.jobs:
-            samples = job.samples()
-            timed = samples.column("trial").to_numpy() >= 0  # warm-up and repeats have negative numbers
-            parts.append(np.asarray(samples.column(column).to_numpy()[timed], dtype=np.float64))
-        return np.concatenate(parts)
+    @property
+    def _timings(self) -> Timings:
+        return timings.read((number, job.samples()) for number, job in enumerate(self.jobs))
 
 
 @dataclass(frozen=True)
