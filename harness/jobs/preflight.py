@@ -137,7 +137,7 @@ def _examine(
     plan: SuitePlan,
     launcher: Launcher,
     cannot: Mapping[Cell, str | None],
-    images: Mapping[str, tuple[System, dict[Cell, None]]],
+    images: Mapping[str, System],
     *,
     weights: bool,
 ) -> Iterator[Shortage]:
@@ -150,16 +150,15 @@ def _examine(
         yield Shortage(f"hardware: {reason}, so {_unmeasured(cells)}; use other hardware, or --only", cells)
     has_index = plan.options.has_index
     indexed = {job.cell for job in plan.jobs if not launcher.needs_indexes or has_index(job.spec.index_key)}
-    to_build = [cell for cell, reason in cannot.items() if reason is None and cell not in indexed]
+    able = [cell for cell, reason in cannot.items() if reason is None]
+    to_build = [cell for cell in able if cell not in indexed]
     build = plan.inputs.suite.build_profile
     if build and to_build and (lacking := launcher.cannot(plan.inputs.profiles[build])):
         text = f"index builds: {lacking}, so {_unmeasured(to_build)}; choose another build_profile"
         yield Shortage(text, to_build)
-    if weights:
-        systems = {name: system for name, (system, _) in images.items()}
-        for name, error in missing_weights(systems, launcher).items():
-            yield Shortage(str(error), images[name][1])
-    needed = _Room(_image_bytes([system for system, _ in images.values()], launcher))
+    for name, error in missing_weights(images, launcher).items() if weights else ():
+        yield Shortage(str(error), [cell for cell in able if name in plan.inputs.images([cell])])
+    needed = _Room(_image_bytes(images.values(), launcher))
     room = _lack_of_room(needed | _room(plan, launcher), plan.options)
     yield from map(Shortage, filter(None, (lack_of_memory(plan.cells), room)))
 
@@ -169,24 +168,18 @@ def disk_needed(plans: Sequence[SuitePlan], launcher: Launcher) -> str | None:
     needed = _Room()
     images: dict[str, System] = {}
     for plan in plans:
-        missing = _missing_images(plan.inputs, _cannot(plan, launcher), launcher)
-        images |= {name: system for name, (system, _) in missing.items()}
+        images |= _missing_images(plan.inputs, _cannot(plan, launcher), launcher)
         needed |= _room(plan, launcher)
     needed |= _Room(_image_bytes(images.values(), launcher))
     unknown = "" if all(plan.engine for plan in plans) else ", without images"
     return f"disk: up to {needed}{unknown}; {_size(_free(plans[0].options.cache))} free" if needed.bytes else None
 
 
-def _missing_images(
-    inputs: Inputs, cannot: Mapping[Cell, str | None], launcher: Launcher
-) -> dict[str, tuple[System, dict[Cell, None]]]:
-    """Return the systems whose images are still to be made, each with its able cells, by the names of the images."""
-    needed: dict[str, tuple[System, dict[Cell, None]]] = {}
-    for cell in (cell for cell, reason in cannot.items() if reason is None):
-        for name, system in inputs.images([cell]).items():
-            needed.setdefault(name, (system, {}))[1][cell] = None
+def _missing_images(inputs: Inputs, cannot: Mapping[Cell, str | None], launcher: Launcher) -> dict[str, System]:
+    """Return the systems whose images are still to be made for cells that can run, by the names of the images."""
+    images = inputs.images(cell for cell, reason in cannot.items() if reason is None)
     try:
-        return {name: each for name, each in needed.items() if launcher.find(each[0]) is None}
+        return {name: system for name, system in images.items() if launcher.find(system) is None}
     except EngineError:  # nothing is known of images; the run itself ends with this error
         return {}
 
@@ -294,9 +287,7 @@ def lack_of_memory(cells: Iterable[CellPlan]) -> str | None:
     )
 
 
-def _time(
-    plan: SuitePlan, without: Collection[Cell], images: Mapping[str, tuple[System, dict[Cell, None]]]
-) -> str | None:
+def _time(plan: SuitePlan, without: Collection[Cell], images: Mapping[str, System]) -> str | None:
     """Return a line on the time of the jobs and their index builds, by earlier jobs, else by shipped results.
 
     There is none for a minute or less, nor where nothing is known: an assumed time may be several times too long, and
@@ -314,7 +305,7 @@ def _time(
     jobs = counted(sum(cell.jobs - cell.done for cell in known), "job")
     unknown = list(dict.fromkeys(cell.cell.system for cell in left if not (cell.measured or cell.shipped)))
     others = f"; not known for {listed(unknown, _MOST_NAMES, 'system')}" if unknown else ""
-    systems = {cell.system for _, cells in images.values() for cell in cells if cell not in without}
+    systems = {cell.cell.system for cell in left if not images.keys().isdisjoint(plan.inputs.images([cell.cell]))}
     further = f"; the images of {counted(len(systems), 'system')} are made first, which comes on top" if systems else ""
     return f"time: {about} for {jobs} and their indexes ({basis}){others}{further}"
 
