@@ -178,7 +178,10 @@ def _first_trials(run: _RunState, todo: Sequence[Planned], progress: RunProgress
         if not job.built or (run.launcher.needs_indexes and indexes.find(run.options.cache, job.spec.index_key) is None)
     }
     finished: list[tuple[Result, Outcome]] = []
-    systems = _build_order(run, able, lacking)
+    begun = {job.cell.system for job in able if job.cell.system in lacking and _is_interrupted(run, job)}
+    # A system whose image and index are here comes first; the others' rows do not wait for an interrupted build again.
+    declared = dict.fromkeys(job.cell.system for job in able)
+    systems = sorted(declared, key=lambda system: (system in begun, system in lacking))
     for number, system in enumerate(systems):
         if run.options.assigned is not None or lacking.isdisjoint(systems[number + 1 :]):
             break
@@ -190,21 +193,11 @@ def _first_trials(run: _RunState, todo: Sequence[Planned], progress: RunProgress
     return finished
 
 
-def _build_order(run: _RunState, jobs: Iterable[Planned], lacking: Collection[str]) -> list[str]:
-    """Return the systems in the order of their first trials.
-
-    A system whose image and index are here comes first; one whose index build was interrupted comes last, so that
-    the others' rows do not wait for it again.
-    """
-    places: dict[str, int] = {}
-    for job in jobs:
-        corpus, builder = run.inputs.datasets[job.cell.dataset].corpus, run.inputs.builder(job.cell)
-        keys = (job.spec.index_key, *component_keys(builder, run.launcher, corpus.sha256).values())
-        begun = any(indexes.is_interrupted(run.options.cache, key) for key in keys)
-        interrupted = job.cell.system in lacking and begun
-        place = 2 if interrupted else 1 if job.cell.system in lacking else 0
-        places[job.cell.system] = max(place, places.get(job.cell.system, 0))
-    return sorted(places, key=places.__getitem__)
+def _is_interrupted(run: _RunState, job: Planned) -> bool:
+    """Return whether the build of a job's index, or of a component's index, was interrupted."""
+    corpus, builder = run.inputs.datasets[job.cell.dataset].corpus, run.inputs.builder(job.cell)
+    keys = (job.spec.index_key, *component_keys(builder, run.launcher, corpus.sha256).values())
+    return any(indexes.is_interrupted(run.options.cache, key) for key in keys)
 
 
 def _ready(run: _RunState, todo: Sequence[Planned]) -> list[Planned]:

@@ -119,14 +119,11 @@ class SubjectJobs:
         self.folder = results / SUITE / subject.system.name / subject.dataset.name
         # The mark is written with the first job, so that a search without a job does not outdate stored ones.
         self._unmarked = datetime.now(UTC) if fresh else None
-        since, here = (
-            self._unmarked or read_mark(self.folder / _SINCE),
-            environment.read(launcher.engine_version()).machine,
-        )
-        stored = stored_jobs(self.folder)
+        since = self._unmarked or read_mark(self.folder / _SINCE)
+        here = environment.read(launcher.engine_version()).machine
         # Another machine's jobs are not evidence for this one.
         self._stored: dict[str, list[StoredJob]] = defaultdict(list)
-        for job in stored:
+        for job in stored_jobs(self.folder):
             if _counts(job.result) and started(job) >= since and job.result.environment.machine == here:
                 self._stored[identity(job.result.spec)].append(job)
 
