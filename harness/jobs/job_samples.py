@@ -33,7 +33,7 @@ from harness.untrusted import (
     reason_of,
 )
 
-# Of the names of stages, and of those of counts.
+# The limit of the names of stages, and of the names of counts.
 _MOST_NAMES = 16
 # A stage, a component system, or a component's stage (``bm25.retrieve``).
 _STAGE_NAME = re.compile(r"[^\W\d]\w{0,39}|[a-z0-9][a-z0-9._-]{0,62}(\.[^\W\d]\w{0,39})?")
