@@ -237,15 +237,13 @@ def states(planned: Iterable[Planned]) -> list[tuple[Cell, str]]:
     by_cell: dict[Cell, Counter[str]] = defaultdict(Counter)
     for job in planned:
         by_cell[job.cell][job.why] += 1
-    return [
-        (
-            cell,
-            "; ".join(
-                f"{count} of {counts.total()} {why}" if len(counts) > 1 else why for why, count in counts.items()
-            ),
-        )
-        for cell, counts in by_cell.items()
-    ]
+    return [(cell, _shared_state(counts)) for cell, counts in by_cell.items()]
+
+
+def _shared_state(counts: Counter[str]) -> str:
+    if len(counts) == 1:
+        return next(iter(counts))
+    return "; ".join(f"{count} of {counts.total()} {why}" for why, count in counts.items())
 
 
 def order(planned: Iterable[Planned], seed: int) -> list[Planned]:
