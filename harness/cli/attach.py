@@ -13,6 +13,7 @@ from harness.cli.run import run
 from harness.commands import quoted
 from harness.errors import UsageError
 from harness.jobs.attach_suite import AttachSuite
+from harness.jobs.command_suite import written
 from harness.launch import launchers, service_address
 from harness.launch.credentials import Credentials
 from harness.launch.images import catalog
@@ -89,6 +90,6 @@ def attach(
     if missing := datasets.missing_files(datasets.find(dataset, Path.cwd())):
         raise missing
     suite = AttachSuite(url, system, dataset, params, queries, trials, max_qps, instance, usd_per_hour, build)
-    with suite.written(results) as path:
+    with written(suite.write, results) as path:
         say(f"the suite is {path}: to change what is measured, edit it, then {quoted('run', path)}", err=True)
         context.invoke(run, suites=(path,), results=results, cache=cache, models=models, launcher=launchers.ATTACHED)

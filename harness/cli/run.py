@@ -53,7 +53,7 @@ from harness.errors import FileError, UsageError, counted, did_you_mean, listed,
 from harness.jobs import cell_plans, orchestrator, preflight
 from harness.jobs.attach_suite import sending
 from harness.jobs.cell_plans import Planner, SuitePlan
-from harness.jobs.command_suite import CommandSuite, are_systems
+from harness.jobs.command_suite import CommandSuite, are_systems, written
 from harness.jobs.inputs import RunOptions, check_launcher
 from harness.jobs.orchestrator import RunSummary
 from harness.jobs.plan import plan_here
@@ -151,12 +151,12 @@ class _RunRequest:
         options = run_options(suite, results, self.only, fresh, self.choice.cache)
         return replace(options, retry_noisy=self.retry_noisy, fresh_index=self.fresh_index, cells=self.cells)
 
-    def plan(self, path: Path, planner: Planner) -> tuple[SuitePlan, RunOptions]:
+    def plan(self, path: Path, planner: Planner) -> SuitePlan:
         """Plan a suite; mirror its stored jobs from S3."""
         suite, cache = load(path), self.choice.cache
         with named_as_given(cache):
             options = self.options(path, of_suite(self.results, suite.name, cache, "RECORDS"))
-        return planner.plan(suite, options), options
+        return planner.plan(suite, options)
 
 
 _run_request = record_options("request", _RunRequest)
@@ -191,7 +191,8 @@ class _Subject:
         catalog.named(systems)
         if error := datasets.missing_files(datasets.find(self.dataset, Path.cwd())):
             raise error
-        with CommandSuite(systems, self.dataset, self.cpus, self.memory).written(results) as path:
+        suite = CommandSuite(systems, self.dataset, self.cpus, self.memory)
+        with written(suite.write, results) as path:
             say(f"the suite is {path}: to change what is measured, edit it, then {quoted('run', path)}", err=True)
             yield (path,)
 
@@ -358,7 +359,7 @@ def _quote(suites: Sequence[Path], request: _RunRequest) -> None:
     snapshot = prices.snapshot(region=f"aws/{cloud.region}" if cloud.region else None, term="on-demand")
     with replace(request.choice, launcher=launchers.DEFAULT).open() as launcher:
         planner = Planner(launcher)
-        plans = [request.plan(path, planner)[0] for path in suites]
+        plans = [request.plan(path, planner) for path in suites]
     cells, notes = price_list.quote(plans, snapshot, cloud)
     given = {name: each for name, each in given_parameters().items() if isinstance(each, click.Option)}
     values = click.get_current_context().params
@@ -534,12 +535,11 @@ def plan(
     """
     with subject.suites(suites, request.results) as named, open_for(request.choice, load(named[0])) as opened:
         planner = Planner(opened)
-        planned = [request.plan(path, planner) for path in named]
-        disk = preflight.disk_needed(planned, opened)
-    plans = [each for each, _ in planned]
+        plans = [request.plan(path, planner) for path in named]
+        disk = preflight.disk_needed(plans, opened)
     missing: dict[str, FileError] = {}
-    for each, options in planned:
-        missing |= cell_plans.missing_folders(each.inputs.suite, options)
+    for each in plans:
+        missing |= preflight.missing_data(each.inputs.suite, each.options)
     results, fresh_index = str(request.results), request.fresh_index
     launcher = request.choice.launcher
     given = {
@@ -550,7 +550,9 @@ def plan(
     }
     fresh = request.fresh or fresh_index
     run = command("run", *named, **given, fresh=fresh and not fresh_index)
-    if not fresh and all(job.done for each in plans for job in each.jobs) and not any(each.absent for each in plans):
+    gathered = [each.inputs for each in plans]
+    done = all(job.done for each in plans for job in each.jobs) and not any(each.absent for each in gathered)
+    if done and not fresh:
         folder = results if len(plans) > 1 else f"{results}/{plans[0].inputs.suite.name}"
         retry = cell_plans.unfinished(plans)
         run = command("run", *named, **given, retry_noisy=1) if retry else command("report", folder)
@@ -561,7 +563,7 @@ def plan(
         cells = [*price_list.quote(plans, prices.snapshot())[0]]
     foreseen = filter(None, (disk, preflight.lack_of_memory(cells)))
     notes = [*cell_plans.plan_notes(plans, cells, missing), *foreseen]
-    absent = sum(cell.dataset not in each.inputs.to_make for each in plans for cell in each.absent)
+    absent = sum(cell.dataset not in each.to_make for each in gathered for cell in each.absent)
     destination.show_report(plan_document(cells, notes, run, absent=absent, priced=price))
     show_errors(missing.values())
     sys.exit(1 if missing else 0)

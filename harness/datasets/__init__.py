@@ -14,7 +14,7 @@ from harness import extras
 from harness.config import absolute_folder, data_root, read_toml, validate
 from harness.datasets import formats as _formats
 from harness.datasets import ir_datasets, msmarco, xor_tydi
-from harness.datasets.corpus import CORPUS, PreparedCorpus, prepare_corpus
+from harness.datasets.corpus import PreparedCorpus, prepare_corpus
 from harness.datasets.dataset import Dataset, QuerySample, draw_sample, filter_fields
 from harness.datasets.ir_datasets import IrDataset
 from harness.datasets.licence import MS_MARCO, XOR_TYDI, DatasetFacts
@@ -101,7 +101,7 @@ class CorpusToMake:
     def corpus_bytes(self) -> int:
         """The rough size of the corpus."""
         corpus = self.whole.corpus
-        return max(1, (corpus.folder / CORPUS).stat().st_size * self.documents // corpus.size)
+        return max(1, corpus.file_bytes * self.documents // corpus.size)
 
 
 def to_make(declared: str, beside: Path, cache: Path, load_whole: Callable[[str], Dataset]) -> CorpusToMake | None:

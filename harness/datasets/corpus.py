@@ -54,6 +54,11 @@ class PreparedCorpus:
     sha256: str
     empty: int = 0
 
+    @property
+    def file_bytes(self) -> int:
+        """The size of the documents' file."""
+        return (self.folder / CORPUS).stat().st_size
+
     def unknown(self, doc_ids: set[str]) -> set[str]:
         """Return the ids that no document has.  Streams: memory never holds all ids."""
         missing = set(doc_ids)

@@ -6,6 +6,7 @@ texts, so that equal scores meet the cut-off.
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import shutil
@@ -65,20 +66,19 @@ def examine(launcher: Launcher, system: System, envelope: Envelope, folder: Path
         return
     yield _check(True, "builds an index", f"{index.facts.index_bytes} bytes in {index.facts.build_s:.1f} s")
     copy = Path(shutil.copytree(index.folder, folder / "copy"))
+    search = functools.partial(_search, launcher, prepared, corpus, envelope)
     with task(f"{system.name}: search"):
-        alone = _search(launcher, prepared, corpus, index.folder, envelope, folder / "search")
+        alone = search(index.folder, folder / "search")
     yield from _judge(system, alone)
     if alone.outcome in (Outcome.CRASH, Outcome.BAD_OUTPUT):
-        yield from _judge_index(
-            copy, lambda: _search(launcher, prepared, corpus, copy, envelope, folder / "again", writes=True)
-        )
+        yield from _judge_index(copy, lambda: search(copy, folder / "again", writes=True))
     if alone.outcome is Outcome.OK:
         with task(f"{system.name}: search for fewer hits"):
-            fewer = _search(launcher, prepared, corpus, index.folder, envelope, folder / "fewer", k=_FEWER)
+            fewer = search(index.folder, folder / "fewer", k=_FEWER)
         if system.name not in NULL_SYSTEMS:  # it answers without searching, on purpose
             yield from _judge_fewer(alone, fewer, _LEAST if system.fewer_hits_ok else _K)
         with task(f"{system.name}: search in batches"):
-            batches = _search(launcher, prepared, corpus, index.folder, envelope, folder / "batches", _BATCH)
+            batches = search(index.folder, folder / "batches", batch_size=_BATCH)
         yield from _judge_batches(alone, batches)
 
 
@@ -215,11 +215,11 @@ def _search(
     launcher: Launcher,
     prepared: Prepared,
     corpus: datasets.PreparedCorpus,
-    index: Path,
     envelope: Envelope,
+    index: Path,
     folder: Path,
-    batch_size: int | None = None,
     *,
+    batch_size: int | None = None,
     k: int = _K,
     writes: bool = False,
 ) -> CollectedJob:

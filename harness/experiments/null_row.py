@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from harness import config, filesystem
-from harness.analysis.evaluate_job import JobEvaluator
-from harness.analysis.rows import build_rows
 from harness.analysis.table import Cause, Row, Validity
 from harness.analysis.validity.findings import trials_s
 from harness.commands import quoted
@@ -24,7 +22,6 @@ from harness.errors import HarnessError
 from harness.experiments.calibration import fixtures
 from harness.experiments.calibration.cases import Case, Group
 from harness.experiments.calibration.known_values import Clean
-from harness.jobs import orchestrator
 from harness.jobs.inputs import RunOptions
 from harness.launch import launchers
 from harness.launch.checks import Check, Level, warn_if
@@ -34,7 +31,6 @@ from harness.launch.images.systems import System
 from harness.progress import NOWHERE, show_progress, task
 from harness.report.checks import checks_document
 from harness.report.document import Escape, Grid, ReportDocument, Section, bounded, number
-from harness.results.reader import read_jobs
 from harness.results.schema import NULL_SYSTEM, CanaryReading, Result
 from harness.stats import median
 
@@ -194,10 +190,8 @@ def _measured(name: str) -> NullRow:
         launcher.prepare(system)
         with show_progress(NOWHERE):
             dataset = fixtures.dataset(folder / "data", folder / "cache")
-            options = RunOptions(folder / "results", folder / "cache", folder)
-            orchestrator.run_suite(fixtures.inputs(_GROUP, system, dataset), options, launcher)
-            jobs = list(read_jobs(options.results / _GROUP.name))
-            (row,) = build_rows(jobs, JobEvaluator(("RR@10",))).table.rows
+        options = RunOptions(folder / "results", folder / "cache", folder)
+        jobs, (row,) = fixtures.run_group(_GROUP, system, dataset, options, launcher)
     if row.outcome is not Outcome.OK:
         raise HarnessError(f"{NULL_SYSTEM} ended {row.outcome.value}: {row.detail}")
     measured = NullRow(name, row, tuple(job.result for job in jobs), time.monotonic() - started)

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import re
 import secrets
-import tomllib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import tomlkit
-
-from harness.commands import command, option
-from harness.config import NAME_PATTERN, read_toml
+from harness.commands import option
 from harness.datasets import dataset_name
 from harness.driver.records import MAX_PROBES, Scalar
 from harness.errors import UsageError, counted, nearest_or_known
-from harness.jobs.command_suite import dataset_from, keep_if_usable, write_document
+from harness.jobs.command_suite import dataset_from, suite_document, suite_name, write_document
 from harness.jobs.inputs import Inputs
 from harness.jobs.plan import Planned
 from harness.jobs.suite import OWN_INDEX
@@ -26,6 +22,12 @@ from harness.launch.credentials import Credentials
 from harness.launch.images.systems import System
 
 _MOST_NAME = 63
+# The kinds of a parameter that is no text: in words, and their parsers.
+_KINDS: dict[type, tuple[str, Callable[[str], Scalar]]] = {
+    bool: ("true or false", {"true": True, "false": False}.__getitem__),
+    int: ("a whole number", int),
+    float: ("a number", float),
+}
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,7 @@ class AttachSuite:
     usd_per_hour: float | None = None
     build: bool = False
 
-    @keep_if_usable
-    def written(self, results: Path) -> Path:
+    def write(self, results: Path) -> Path:
         """Write the suite's file into the folder of results; return its path.
 
         The file of an earlier command with this service, system and dataset gets this command's options, and keeps all
@@ -54,35 +55,22 @@ class AttachSuite:
             UsageError: a parameter is wrong, or the file is another suite by now.
         """
         path = results / f"{self._name(results)}.toml"
-        wanted = {"url": self.url, "systems": [self.system.name], "datasets": [dataset_from(self.dataset, results)]}
-        document, earlier = tomlkit.document(), {}
-        if path.exists():
-            earlier = read_toml(path)
-            if any(earlier.get(key) != value for key, value in wanted.items()):
-                raise UsageError(f"{path}: its url, systems or datasets are others by now; run it, or move it away")
-            document = tomlkit.parse(path.read_text(encoding="utf-8"))
-        else:
-            document.add(tomlkit.comment(f"Written by harness. Edit it, then: {command('run', path)}"))
-            for key, value in wanted.items():
-                document.add(key, value)
-        protocol = {"sample_size": self.queries, "trials": self.trials, "max_qps": self.max_qps}
-        document["protocol"] = {
-            **earlier.get("protocol", {"trials": 3}),
-            **{key: value for key, value in protocol.items() if value is not None},
-        }
-        document["service"] = self._service(earlier.get("service", {}))
-        for key in ("protocol", "service"):
-            if not document[key]:
-                del document[key]
+        keys = {"url": self.url, "systems": [self.system.name], "datasets": [dataset_from(self.dataset, results)]}
+        document = suite_document(path, keys)
+        earlier = document.unwrap()
+        options = {"sample_size": self.queries, "trials": self.trials, "max_qps": self.max_qps}
+        given = {key: value for key, value in options.items() if value is not None}
+        document["protocol"] = {**earlier.get("protocol", {"trials": 3}), **given}
+        document.pop("service", None)
+        if service := self._service(earlier.get("service", {})):
+            document["service"] = service
         write_document(document, path)
         return path
 
     def _name(self, results: Path) -> str:
         address = service_address.parsed(self.url)
         parts = (dataset_name(dataset_from(self.dataset, results)), self.system.name, f"{address.netloc}{address.path}")
-        name = re.sub("[^a-z0-9._-]+", "-", "-".join(parts).lower()).strip("-._")[:_MOST_NAME].strip("-._")
-        assert re.fullmatch(NAME_PATTERN, name), name
-        return name
+        return suite_name(suite_name("-".join(parts))[:_MOST_NAME])
 
     def _service(self, earlier: dict[str, Any]) -> dict[str, Any]:
         """Return the table of the service; an index of its own keeps its name."""
@@ -119,15 +107,12 @@ def _value(name: str, text: str, like: Scalar) -> Scalar:
     """Return a value of the kind of another."""
     if isinstance(like, str):
         return text
+    kind, parse = _KINDS[type(like)]
     try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text
-    value = float(value) if isinstance(like, float) and type(value) is int else value
-    if type(value) is not type(like):
-        kind = {bool: "true or false", int: "a whole number", float: "a number"}[type(like)]
-        raise UsageError(f"--param {name}: {text!r} is not {kind}; write it as {name}={str(like).lower()}")
-    return value
+        return parse(text)
+    except (ValueError, KeyError):
+        example = f"{name}={str(like).lower()}"
+        raise UsageError(f"--param {name}: {text!r} is not {kind}; write it as {example}") from None
 
 
 def sending(inputs: Inputs, planned: Iterable[Planned]) -> str:

@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from harness import datasets
-from harness.datasets import Dataset, dataset_name
+from harness.datasets import dataset_name
 from harness.driver.records import Outcome
 from harness.driver.update_plan import TRIALS
-from harness.errors import EngineError, FileError, counted, listed
+from harness.errors import EngineError, counted, listed
 from harness.jobs import inputs
 from harness.jobs.estimates import PROBES, DurationEstimate, RunModel
 from harness.jobs.inputs import Inputs, RunOptions
@@ -29,15 +29,12 @@ _NOTHING = DurationEstimate(0.0, 0.0, True)
 
 @dataclass(frozen=True)
 class SuitePlan:
-    """A suite's cells with their jobs; ``absent`` cells lack their data here.
-
-    ``engine``: an engine answered, or none was needed.
-    """
+    """A suite's cells with their jobs; ``engine``: an engine answered, or none was needed."""
 
     inputs: Inputs
+    options: RunOptions
     jobs: list[Planned]
     cells: tuple[CellPlan, ...]
-    absent: tuple[Cell, ...]
     engine: bool
 
 
@@ -48,21 +45,17 @@ class Planner:
     launcher: Launcher
     _built: set[tuple[str, str]] = field(default_factory=set)
 
-    def plan(self, suite: Suite, options: RunOptions, without: Collection[str] = ()) -> SuitePlan:
+    def plan(self, suite: Suite, options: RunOptions) -> SuitePlan:
         """Plan a suite; nothing is run, fetched or built.
-
-        Args:
-            without: names of datasets that count as absent.
 
         Raises:
             UsageError: as :func:`harness.jobs.inputs.gather`.
         """
         inputs.check_launcher(suite, self.launcher)
-        absent: list[Cell] = []
-        return self.plan_gathered(inputs.gather(suite, options, absent, without), absent, options)
+        return self.plan_gathered(inputs.gather(suite, options, fetch=False), options)
 
-    def plan_gathered(self, gathered: Inputs, absent: Sequence[Cell], options: RunOptions) -> SuitePlan:
-        """Plan a suite whose inputs are gathered; ``absent`` cells lack their data here."""
+    def plan_gathered(self, gathered: Inputs, options: RunOptions) -> SuitePlan:
+        """Plan a suite whose inputs are gathered."""
         jobs, engine = plan_here(gathered, options, self.launcher, look=False), True
         if not all(job.done for job in jobs):
             try:
@@ -70,8 +63,7 @@ class Planner:
             except EngineError:  # listing needs none
                 engine = False
         estimator = _Estimator(gathered, options, self.launcher, self._built)
-        cells = (*estimator.present(jobs), *estimator.absent(absent))
-        return SuitePlan(gathered, jobs, cells, tuple(absent), engine)
+        return SuitePlan(gathered, options, jobs, (*estimator.present(jobs), *estimator.absent()), engine)
 
 
 @dataclass
@@ -104,10 +96,10 @@ class _Estimator:
             build = _NOTHING if built else self._build(cell, self.inputs.builder(cell))
             yield self._cell_plan(cell, state, len(by_cell[cell]), len(left), timing, build)
 
-    def absent(self, cells: Sequence[Cell]) -> Iterator[CellPlan]:
+    def absent(self) -> Iterator[CellPlan]:
         """Yield the cells whose data is not here, or not yet: their samples are as large as they can be."""
         protocol = self.inputs.suite.protocol
-        for cell in cells:
+        for cell in self.inputs.absent:
             corpus, sample_size = self.inputs.to_make.get(cell.dataset), protocol.sample_size
             if corpus is not None:
                 known = corpus.whole.queries if protocol.unjudged else corpus.whole.judged
@@ -124,7 +116,8 @@ class _Estimator:
     def _build(self, cell: Cell, builder: System) -> DurationEstimate:
         """Estimate the builds of a missing index and of its missing components, as far as no other cell needs them."""
         dataset, documents = self.inputs.datasets.get(cell.dataset), self._documents(cell)
-        there = self._components_here(builder, dataset) if dataset else set()
+        keys = component_keys(builder, self.launcher, dataset.corpus.sha256) if dataset else {}
+        there = {name for name, key in keys.items() if self.options.has_index(key)}
         corpus, build = self._corpora[cell.dataset], _NOTHING
         for system in (*builder.components, builder):
             index = (system.build_inputs, corpus)
@@ -137,11 +130,6 @@ class _Estimator:
         """Return the size of the cell's corpus; 0: it is absent, and its name says no size."""
         dataset = self.inputs.datasets.get(cell.dataset)
         return dataset.corpus.size if dataset else split_size(cell.dataset)[1] or 0
-
-    def _components_here(self, builder: System, dataset: Dataset) -> set[str]:
-        """Return the components whose indexes are in the cache."""
-        keys = component_keys(builder, self.launcher, dataset.corpus.sha256)
-        return {name for name, key in keys.items() if self.options.has_index(key)}
 
     def _cell_plan(
         self, cell: Cell, state: str, jobs: int, left: int, timing: DurationEstimate, build: DurationEstimate
@@ -163,12 +151,6 @@ class _Estimator:
             peak_bytes=self._model.memory_bytes(cell.system, cell.dataset, self._documents(cell)) if foreseen else None,
             memory_bytes=self.inputs.nominal_bytes.get(cell.profile, envelope.memory_bytes),
         )
-
-
-def missing_folders(suite: Suite, options: RunOptions) -> dict[str, FileError]:
-    """Return the errors of datasets whose folders do not exist, by name."""
-    locations = {dataset_name(name): datasets.find(name, options.suite_dir) for name in suite.datasets}
-    return {name: error for name, location in locations.items() if (error := datasets.missing_folder(location))}
 
 
 def plan_notes(plans: Sequence[SuitePlan], cells: Iterable[CellPlan], missing: Collection[str]) -> list[str]:
@@ -209,11 +191,12 @@ def unfinished(plans: Sequence[SuitePlan]) -> str | None:
 
 def suite_notes(plans: Sequence[SuitePlan], missing: Collection[str]) -> Iterator[str]:
     """Yield a line about missing data, and a line about files that are not pinned."""
+    gathered = [each.inputs for each in plans]
     unfetched = [
-        cell.dataset for each in plans for cell in each.absent if cell.dataset not in {*missing, *each.inputs.to_make}
+        cell.dataset for each in gathered for cell in each.absent if cell.dataset not in {*missing, *each.to_make}
     ]
     if unfetched:
         yield f"data is not here: {', '.join(dict.fromkeys(unfetched))}; run where ir_datasets can fetch it"
-    systems = [system for each in plans for system in each.inputs.systems.values()]
+    systems = [system for each in gathered for system in each.systems.values()]
     if unpinned := [name for system in systems for name in system.unpinned]:
         yield f"pinned at first use, by harness run: {', '.join(dict.fromkeys(unpinned))}"

@@ -5,14 +5,13 @@ It is written next to the results, so that the next step is to edit it: the same
 
 from __future__ import annotations
 
-import functools
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 import tomlkit
 
@@ -26,26 +25,20 @@ from harness.pricing import instances
 from harness.results.schema import split_size
 
 DEFAULT_PROFILE = "cpu1-mem1"
-Writer = TypeVar("Writer")
 
 
-def keep_if_usable(write: Callable[[Writer, Path], Path]) -> Callable[[Writer, Path], AbstractContextManager[Path]]:
-    """Make a context of a method that writes a suite's file: a new one goes if it turns out to measure nothing."""
-
-    @contextmanager
-    @functools.wraps(write)
-    def written(suite: Writer, results: Path) -> Iterator[Path]:
-        before = set(results.glob("*.toml"))
-        path = write(suite, results)
-        try:
-            yield path
-        except HarnessError as error:
-            # An engine, or a service, may run the next time.
-            if path not in before and not path.with_suffix("").is_dir() and not isinstance(error, EngineError):
-                path.unlink()
-            raise
-
-    return written
+@contextmanager
+def written(write: Callable[[Path], Path], results: Path) -> Iterator[Path]:
+    """Write a suite's file into the folder of results; a new one goes if it turns out to measure nothing."""
+    before = set(results.glob("*.toml"))
+    path = write(results)
+    try:
+        yield path
+    except HarnessError as error:
+        # An engine, or a service, may run the next time.
+        if path not in before and not path.with_suffix("").is_dir() and not isinstance(error, EngineError):
+            path.unlink()
+        raise
 
 
 @dataclass(frozen=True)
@@ -57,8 +50,7 @@ class CommandSuite:
     cpus: int
     memory: str
 
-    @keep_if_usable
-    def written(self, results: Path) -> Path:
+    def write(self, results: Path) -> Path:
         """Write the suite's file into the folder of results; return its path.
 
         A suite of an earlier command with this dataset and hardware gets the systems that it lacks, and keeps all
@@ -67,20 +59,15 @@ class CommandSuite:
         Raises:
             UsageError: the memory cannot be read, or the file is another suite by now.
         """
-        profile = self._profile()
-        name = re.sub("[^a-z0-9._-]+", "-", dataset_name(self._dataset(results)).lower()).strip("-._") or "suite"
+        profile, dataset = self._profile(), dataset_from(self.dataset, results)
+        name = suite_name(dataset_name(dataset)) or "suite"
         path = results / f"{name if profile.name == DEFAULT_PROFILE else f'{name}-{profile.name}'}.toml"
-        wanted = {"datasets": [self._dataset(results)], "profiles": [profile.name]}
-        if not path.exists():
-            document = self._document(path, wanted, profile)
-        else:
-            if any(read_toml(path).get(key) != value for key, value in wanted.items()):
-                raise UsageError(
-                    f"{path}: its datasets or profiles are others by now; run it as a suite, or move it away"
-                )
-            document = tomlkit.parse(path.read_text(encoding="utf-8"))
-            held = [str(system) for system in document.get("systems", ())]
-            document["systems"] = [*held, *(system for system in self.systems if system not in held)]
+        keys = {"systems": list(self.systems), "datasets": [dataset], "profiles": [profile.name]}
+        document = suite_document(path, keys, more="systems")
+        held = [str(system) for system in document.get("systems", ())]
+        document["systems"] = [*held, *(system for system in self.systems if system not in held)]
+        if profile.name not in instances.hardware_profiles():
+            document.setdefault("hardware", {profile.name: {"cpus": self.cpus, "memory": self.memory}})
         write_document(document, path)
         return path
 
@@ -95,18 +82,31 @@ class CommandSuite:
         shipped = instances.hardware_profiles().values()
         return next((each for each in shipped if replace(each, name=own.name) == own), own)
 
-    def _dataset(self, results: Path) -> str:
-        return dataset_from(self.dataset, results)
 
-    def _document(self, path: Path, wanted: dict[str, list[str]], profile: Envelope) -> tomlkit.TOMLDocument:
-        document = tomlkit.document()
-        document.add(tomlkit.comment(f"Written by harness. Edit it, then: {command('run', path)}"))
-        document.add("systems", list(self.systems))
-        for key, value in wanted.items():
-            document.add(key, value)
-        if profile.name not in instances.hardware_profiles():
-            document.add("hardware", {profile.name: {"cpus": self.cpus, "memory": self.memory}})
-        return document
+def suite_name(words: str) -> str:
+    """Return words as the name of a suite, which only has lowercase letters, digits, ``.``, ``_`` and ``-``."""
+    return re.sub("[^a-z0-9._-]+", "-", words.lower()).strip("-._")
+
+
+def suite_document(path: Path, keys: Mapping[str, Any], more: str = "") -> tomlkit.TOMLDocument:
+    """Return the suite that an earlier command wrote into this file, else a new one with these keys.
+
+    Args:
+        more: the key to which the caller adds, so that the file may have another value.
+
+    Raises:
+        UsageError: the file has other values by now.
+    """
+    if path.exists():
+        earlier = read_toml(path)
+        if other := [key for key, value in keys.items() if key != more and earlier.get(key) != value]:
+            raise UsageError(f"{path}: it has other {' and '.join(other)} by now; run it as a suite, or move it away")
+        return tomlkit.parse(path.read_text(encoding="utf-8"))
+    document = tomlkit.document()
+    document.add(tomlkit.comment(f"Written by harness. Edit it, then: {command('run', path)}"))
+    for key, value in keys.items():
+        document.add(key, value)
+    return document
 
 
 def dataset_from(dataset: str, results: Path) -> str:

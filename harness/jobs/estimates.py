@@ -85,7 +85,7 @@ def published_latencies() -> Mapping[PublishedCell, float]:
 
 
 class RunModel:
-    """Estimates by job and by build, from earlier results, else ``shipped`` ones, else published ``latencies``.
+    """Estimates by job and by build, from earlier results, else ``shipped`` ones, else published latencies.
 
     Earlier results of a dataset at other sizes count, too.
     """
@@ -96,12 +96,10 @@ class RunModel:
         *,
         job_timeout_s: float,
         build_timeout_s: float,
-        latencies: Mapping[PublishedCell, float] | None = None,
         shipped: ShippedRuns | None = None,
     ) -> None:
         self._shipped = shipped
         self._job_timeout_s, self._build_timeout_s = job_timeout_s, build_timeout_s
-        self._latencies = published_latencies() if latencies is None else latencies
         self._by_cell: dict[Cell, list[float]] = defaultdict(list)
         # Seconds by query, of other profiles.
         self._by_system: dict[tuple[str, str, str], list[float]] = defaultdict(list)
@@ -137,16 +135,13 @@ class RunModel:
         """Estimate one job that asks this many queries."""
         known = self._by_cell.get(cell) or self._by_system.get((cell.system, cell.dataset, cell.scenario))
         whole, documents = split_size(cell.dataset)
-        if (
-            not known
-            and documents
-            and (sizes := _medians(self._queries_by_size.get((cell.system, whole, cell.scenario))))
-        ):
+        sizes = _medians(self._queries_by_size.get((cell.system, whole, cell.scenario))) if documents else {}
+        if not known and documents and sizes:
             known = [growth.at(sizes, documents) if len(sizes) > 1 else next(iter(sizes.values()))]
         if not known and self._shipped and (jobs := self._shipped.jobs(cell)):
             shipped_s = stats.median([job.wall_s / _queries(job.spec) for job in jobs])
             return _of_shipped(shipped_s * queries, self._job_timeout_s)
-        query_s = self._latencies.get((cell.system, cell.dataset, cell.profile))
+        query_s = published_latencies().get((cell.system, cell.dataset, cell.profile))
         if known or query_s is None or cell.scenario != "single_stream":
             return _estimate(known, queries, JOB_S + QUERY_S * queries, self._job_timeout_s)
         return replace(_estimate(None, queries, JOB_S + query_s * queries, self._job_timeout_s), published=True)
@@ -160,7 +155,7 @@ class RunModel:
         elif sizes:
             ((than, build_s),) = sizes.items()
             known = [build_s * growth.times(system, "build_s", documents, than)]
-        shipped_s = self._shipped.build_s(system, dataset, documents) if self._shipped and not known else None
+        shipped_s = None if known or not self._shipped else self._shipped.figure(system, dataset, documents, "build_s")
         if shipped_s is not None:
             return _of_shipped(shipped_s, self._build_timeout_s)
         return _estimate(known, 1, BUILD_S + DOCUMENT_S * documents, self._build_timeout_s)

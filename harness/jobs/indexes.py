@@ -64,14 +64,15 @@ class Index:
         except (JobError, OSError):
             return False
 
+    def remove(self) -> None:
+        """Remove the index from the cache, unless another run has built it again by now."""
+        other = read(self.folder.parent)
+        if other is None or other.facts == self.facts:
+            filesystem.remove_tree(self.folder.parent)
 
-def expected_bytes(corpus: PreparedCorpus) -> int:
-    """Return a rough size of a corpus's index."""
-    return bytes_of_corpus((corpus.folder / "corpus.jsonl").stat().st_size)
 
-
-def bytes_of_corpus(corpus_bytes: int) -> int:
-    """Return a rough size of the index of a corpus of so many bytes."""
+def expected_bytes(corpus_bytes: int) -> int:
+    """Return a rough size of the index of a corpus with this many bytes."""
     return _INDEX_OF_CORPUS * corpus_bytes
 
 
@@ -111,7 +112,6 @@ def build(
     limits: Limits,
     envelope: Envelope | None = None,
     environment: Environment | None = None,
-    replacing: Index | None = None,
     again: bool = False,
     components: Mapping[str, Index] = MappingProxyType({}),
 ) -> Index:
@@ -121,7 +121,6 @@ def build(
         title: names the index next to its progress bar.
         envelope: by default all CPUs and half of the host's memory.
         environment: this host's, for the facts.
-        replacing: a changed index of that key; it is removed first.
         again: measure the build of an index that exists; it stays until the new one is finished.
         components: finished indexes by folder; they join the index after the job, which could change them.
 
@@ -133,11 +132,6 @@ def build(
     if reason := launcher.cannot(envelope):
         raise _failed(Outcome.NOT_APPLICABLE, reason)
     target = folder(cache, key)
-    if replacing is not None:
-        other = find(cache, key)
-        if other and other.facts != replacing.facts:  # another run was faster
-            return other
-        filesystem.remove_tree(target)
     check_room(cache)
     with _folder(target, prepared.system.resumable_builds) as (staging, before_s):
         job = _job(launcher, prepared, corpus, staging, envelope, limits)
@@ -196,7 +190,7 @@ def _measure(
     measured = collected.measured
     if collected.outcome is not Outcome.OK or measured is None:
         output = f"{collected.detail} {ended.log.decode('utf-8', 'replace')}"
-        check_room(job.folder, output, expected_bytes(corpus))
+        check_room(job.folder, output, expected_bytes(corpus.file_bytes))
         raise _failed(collected.outcome, collected.detail)
     size, checksum = content(job.index_dir, most_index_bytes(job), time.monotonic() + job.limits.build_s)
     if (measured.resumed_s or 0) > before_s:

@@ -127,7 +127,8 @@ class Inputs:
 
     ``profiles`` are the limits that are enforced; ``nominal_bytes`` is the memory that a profile asks for, where the
     machine's host leaves less of it.  ``platforms``: see :class:`RunOptions`.  ``to_make``: datasets of the suite at
-    sizes whose corpora are still to be made; they are not in ``datasets``.
+    sizes whose corpora are still to be made; they are not in ``datasets``.  ``absent`` cells, which are not in
+    ``cells``, lack their data here.
     """
 
     suite: Suite
@@ -139,6 +140,7 @@ class Inputs:
     nominal_bytes: Mapping[str, int] = field(default_factory=dict)
     platforms: Mapping[str, str] = field(default_factory=dict)
     to_make: Mapping[str, CorpusToMake] = field(default_factory=dict)
+    absent: tuple[Cell, ...] = ()
 
     def system(self, cell: Cell) -> System:
         """Return the searching system, for the GPUs of the cell's profile and the language of its dataset."""
@@ -146,11 +148,7 @@ class Inputs:
 
     def builder(self, cell: Cell) -> System:
         """Return the system that builds the cell's index: one index serves all profiles."""
-        return self._building(cell.system, self.language(cell.dataset))
-
-    def building(self, system: str) -> System:
-        """Return the system that builds a system's indexes, of a language that is not known."""
-        return self._building(system)
+        return self.building(cell.system, self.language(cell.dataset))
 
     def needed(self, cells: Iterable[Cell]) -> list[str]:
         """Return the names of the systems that search or build for these cells."""
@@ -166,7 +164,8 @@ class Inputs:
             platform=self.platforms.get(profile),
         )
 
-    def _building(self, system: str, language: str | None = None) -> System:
+    def building(self, system: str, language: str | None = None) -> System:
+        """Return the system that builds a system's indexes; without a ``language``, for images alone or estimates."""
         # Without a profile of builds, all machines are of one platform.
         platform = self.platforms.get(self.suite.build_profile or next(iter(self.platforms), ""))
         return self.systems[self.suite.same_index.get(system, system)].for_job(
@@ -213,19 +212,17 @@ class Inputs:
         """Return the systems that run these cells or build their indexes, by image name."""
         pairs = dict.fromkeys((cell.system, cell.profile) for cell in cells)
         searching = [self._searching(name, profile) for name, profile in pairs]
-        building = [self._building(name) for name, _ in pairs]
+        building = [self.building(name) for name, _ in pairs]
         return {system.image: system for system in (*searching, *building)}  # one image serves all languages
 
 
-def gather(
-    suite: Suite, options: RunOptions, absent: list[Cell] | None = None, without: Collection[str] = ()
-) -> Inputs:
+def gather(suite: Suite, options: RunOptions, *, fetch: bool = True, without: Collection[str] = ()) -> Inputs:
     """Load and check everything that the suite names.
 
     Args:
-        absent: takes the cells whose datasets are not on this machine, or not at this size; without it, they are
-            fetched or made, or fail.
-        without: names of datasets that count as absent.
+        fetch: fetch or make datasets that are not on this machine, or not at this size, or fail; otherwise their cells
+            are absent.
+        without: names of datasets that count as absent where none is fetched.
 
     Raises:
         UsageError: a name or a measure is unknown, a file is wrong, ``only`` matches nothing, or a sample is too small
@@ -241,13 +238,12 @@ def gather(
         cells = [cell for cell in cells if cell in options.cells]
         if not cells:
             raise UsageError(f"the suite {suite.name} declares no contested cell; name a suite that declares them")
-    declared, to_make = (suite.datasets, {}) if absent is None else _here(suite, options, without)
-    if absent is not None:
-        here = set(map(dataset_name, declared))
-        absent += [cell for cell in cells if cell.dataset not in here]
-        cells = [cell for cell in cells if cell.dataset in here]
-    measured = (cell.system for cell in (*cells, *(absent or ())))  # the null system is in no suite's list
-    systems = _systems(suite, dict.fromkeys((*suite.systems, *measured)))
+    measured = (cell.system for cell in cells)  # the null system is in no suite's list
+    systems = suite_systems(suite, dict.fromkeys((*suite.systems, *measured)))
+    declared, to_make = (suite.datasets, {}) if fetch else _here(suite, options, without)
+    here = set(map(dataset_name, declared))
+    absent = tuple(cell for cell in cells if cell.dataset not in here)
+    cells = [cell for cell in cells if cell.dataset in here]
     _check_curves(suite, systems)
     _check_depths(systems.values(), suite.protocol.k)
     served = tuple(dict.fromkeys(cell.dataset for cell in cells if cell.scenario == "server"))
@@ -272,7 +268,7 @@ def gather(
             log.info(f"  {name}: {fact}")
     nominal = {name: each.memory_bytes for name, each in asked.items() if each != profiles[name]}
     folder = options.results / suite.name
-    inputs = Inputs(suite, cells, systems, profiles, loaded, samples, nominal, options.platforms, to_make=to_make)
+    inputs = Inputs(suite, cells, systems, profiles, loaded, samples, nominal, options.platforms, to_make, absent)
     inputs = with_pins(inputs, pin_lock.read(folder), folder)
     for cell in cells if options.assigned is None else ():
         inputs.builder(cell)  # fails without an analyser for the dataset's language
@@ -358,20 +354,15 @@ def with_pins(inputs: Inputs, lock: PinLock, folder: Path) -> Inputs:
     return replace(inputs, systems={**inputs.systems, **systems})
 
 
-def suite_systems(suite: Suite) -> dict[str, System]:
-    """Return all systems of a suite by name; each point of a sweep is a variant.
+def suite_systems(suite: Suite, names: Iterable[str] | None = None) -> dict[str, System]:
+    """Return systems of a suite by name, all unless named; each point of a sweep is a variant.
 
     Raises:
         UnknownName: no shipped system has that name.
         UsageError: a sweep names a parameter that its system lacks, or makes the name of another system.
     """
-    return _systems(suite, suite.systems)
-
-
-def _systems(suite: Suite, names: Iterable[str]) -> dict[str, System]:
-    """Return systems by name; each point of a sweep is a variant."""
-    variants = suite.variants
-    points = {name: (at.system, at.params) if (at := variants.get(name)) else (name, {}) for name in names}
+    variants, chosen = suite.variants, suite.systems if names is None else names
+    points = {name: (at.system, at.params) if (at := variants.get(name)) else (name, {}) for name in chosen}
     known = catalog.named(dict.fromkeys(base for base, _ in points.values()))
     for name in variants.keys() & (catalog.systems(wrong={}) if variants else {}):
         sweep = f"[sweep.{variants[name].system}]"

@@ -11,8 +11,9 @@ import hashlib
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from harness.driver.adapter import BadAnswer, check_hits
@@ -32,7 +33,8 @@ from harness.untrusted import (
     reason_of,
 )
 
-_MOST_STAGES, _MOST_COUNTS = 16, 16
+# The limit of the names of stages, and of the names of counts.
+_MOST_NAMES = 16
 # A stage, a component system, or a component's stage (``bm25.retrieve``).
 _STAGE_NAME = re.compile(r"[^\W\d]\w{0,39}|[a-z0-9][a-z0-9._-]{0,62}(\.[^\W\d]\w{0,39})?")
 
@@ -87,35 +89,41 @@ def read_samples(job: LaunchRequest) -> tuple[list[Sample], FoundIds, str | None
     queries = {query.query_id: query for query in (*job.spec.warmup, *job.spec.sample)}
     samples: list[Sample] = []
     doc_ids: FoundIds = defaultdict(set)
-    stages: set[str] = set()
-    counts: set[str] = set()
+    names: dict[str, set[str]] = {"stages": set(), "counts": set()}
     warmed: set[str] = set()
-    longest = max_line_bytes(job.spec)
     keeping = {WARMUP_TRIAL, job.spec.first_trial, *([job.spec.first_trial + 2] if job.spec.updates else [])}
+
+    def keep(line: bytes) -> None:
+        sample = _sample(line, job.spec, queries, warmed)
+        for kind, own in (("stages", sample.stages_ns), ("counts", sample.counts)):
+            names[kind].update(own)
+            if len(names[kind]) > _MOST_NAMES:
+                raise ValueError(f"more than {_MOST_NAMES} {kind}")
+        found = doc_ids[queries[sample.query_id].filter]
+        found.update(doc_id for doc_id, _ in (*sample.hits, *sample.first_stage))
+        # Hits take memory.
+        samples.append(sample if sample.trial in keeping else replace(sample, hits=[], first_stage=[]))
+
     maximum = 2 * max_samples(job.spec)  # ``incomplete`` names doubled samples
+    return samples, doc_ids, keep_lines(job.out / SAMPLES, max_line_bytes(job.spec), maximum, keep)
+
+
+def keep_lines(path: Path, longest: int, most: int, keep: Callable[[bytes], None]) -> str | None:
+    """Give each line of a job's file to ``keep``, which refuses it by an exception; return the first error."""
+    number = 1
     try:
-        with open_regular(job.out / SAMPLES) as file:
-            for line in bounded_lines(file, longest):
-                if len(samples) == maximum:
-                    raise ValueError(f"more than {maximum} samples")
+        with open_regular(path) as file:
+            for number, line in enumerate(bounded_lines(file, longest), start=1):
+                if number > most:
+                    raise ValueError(f"more than {most} {path.stem}")
                 if not line.endswith(b"\n"):
                     raise ValueError(f"more than {longest} bytes" if len(line) == longest else "it is cut off")
-                sample = _sample(line, job.spec, queries, warmed)
-                stages.update(sample.stages_ns)
-                if len(stages) > _MOST_STAGES:
-                    raise ValueError(f"more than {_MOST_STAGES} stages")
-                counts.update(sample.counts)
-                if len(counts) > _MOST_COUNTS:
-                    raise ValueError(f"more than {_MOST_COUNTS} counts")
-                found = doc_ids[queries[sample.query_id].filter]
-                found.update(doc_id for doc_id, _ in (*sample.hits, *sample.first_stage))
-                keeps_hits = sample.trial in keeping  # hits take memory
-                samples.append(sample if keeps_hits else replace(sample, hits=[], first_stage=[]))
+                keep(line)
     except OSError:
-        return samples, doc_ids, None
+        return None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, BadAnswer) as error:
-        return samples, doc_ids, one_line(f"{SAMPLES}: line {len(samples) + 1}: {reason_of(error)}", MAX_TEXT)
-    return samples, doc_ids, None
+        return one_line(f"{path.name}: line {number}: {reason_of(error)}", MAX_TEXT)
+    return None
 
 
 def _sample(line: bytes, spec: JobSpec, queries: Mapping[str, Query], warmed: set[str]) -> Sample:

@@ -6,17 +6,10 @@ import json
 
 from harness.driver.output import UPDATES
 from harness.driver.update_plan import CHECK, planned_updates
+from harness.jobs.job_samples import keep_lines
 from harness.launch.base import LaunchRequest
 from harness.results.updates import Update, check
-from harness.untrusted import (
-    MAX_TEXT,
-    MAX_UPDATE_BYTES,
-    bounded_lines,
-    max_updates,
-    one_line,
-    open_regular,
-    reason_of,
-)
+from harness.untrusted import MAX_UPDATE_BYTES, max_updates
 
 _KEYS = frozenset({"kind", "doc_id", "scheduled_ns", "latency_ns", "service_ns", "watched", "seen_ns", "failed"})
 
@@ -27,19 +20,8 @@ def read_updates(job: LaunchRequest) -> tuple[list[Update], str | None]:
     most = max_updates(job.spec)
     if not most:
         return [], None
-    try:
-        with open_regular(job.out / UPDATES) as file:
-            for line in bounded_lines(file, MAX_UPDATE_BYTES):
-                if len(updates) == most:
-                    raise ValueError(f"more than {most} updates")
-                if not line.endswith(b"\n"):
-                    raise ValueError("it is cut off, or too long")
-                updates.append(_update(line))
-    except OSError:
-        return updates, None
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        return updates, one_line(f"{UPDATES}: line {len(updates) + 1}: {reason_of(error)}", MAX_TEXT)
-    return updates, None
+    path = job.out / UPDATES
+    return updates, keep_lines(path, MAX_UPDATE_BYTES, most, lambda line: updates.append(_update(line)))
 
 
 def _update(line: bytes) -> Update:

@@ -20,7 +20,7 @@ from harness.jobs.collect import CollectedJob, build_result, collect
 from harness.jobs.indexes import Index
 from harness.jobs.inputs import Inputs, RunOptions
 from harness.jobs.pinning import pin_inputs
-from harness.jobs.plan import Planned, component_keys, index_key, jobs_done, order, plan_here
+from harness.jobs.plan import Planned, component_keys, index_key, jobs_done, keys_of_done, order, plan_here
 from harness.jobs.run_progress import RunProgress, cell_name, reason_of, trials_of
 from harness.launch import host
 from harness.launch.base import Launcher, LaunchRequest, Prepared
@@ -115,7 +115,7 @@ def run_suite(inputs: Inputs, options: RunOptions, launcher: Launcher) -> RunSum
     with store.held():
         keep_inputs(inputs, store)
         if done is not None:
-            return RunSummary(len(done), (), frozenset(job.key for job in done))
+            return RunSummary(len(done), (), done)
         host_facts = environment.read(launcher.engine_version())
         run = _RunState(inputs, options, launcher, store, host_facts, environment.machine())
         # Another run may have pinned what this one has read as unpinned.
@@ -160,9 +160,9 @@ def run_suite(inputs: Inputs, options: RunOptions, launcher: Launcher) -> RunSum
 def _foresee(run: _RunState, todo: Iterable[Planned]) -> None:
     """Say which images cannot be made here for lack of weights, before anything is made; the other cells go on."""
     images = run.inputs.images(job.cell for job in todo if not job.built and not job.cannot)
-    for name, reason in preflight.missing_weights(images, run.launcher).items():
-        log.info(f"  {reason}")
-        run.prepared[name] = MissingWeights(reason)
+    for name, error in preflight.missing_weights(images, run.launcher).items():
+        log.info(f"  {error}")
+        run.prepared[name] = error
 
 
 def _first_trials(run: _RunState, todo: Sequence[Planned], progress: RunProgress) -> list[tuple[Result, Outcome]]:
@@ -178,7 +178,10 @@ def _first_trials(run: _RunState, todo: Sequence[Planned], progress: RunProgress
         if not job.built or (run.launcher.needs_indexes and indexes.find(run.options.cache, job.spec.index_key) is None)
     }
     finished: list[tuple[Result, Outcome]] = []
-    systems = _build_order(run, able, lacking)
+    begun = {job.cell.system for job in able if job.cell.system in lacking and _is_interrupted(run, job)}
+    # A system whose image and index are here comes first; the others' rows do not wait for an interrupted build again.
+    declared = dict.fromkeys(job.cell.system for job in able)
+    systems = sorted(declared, key=lambda system: (system in begun, system in lacking))
     for number, system in enumerate(systems):
         if run.options.assigned is not None or lacking.isdisjoint(systems[number + 1 :]):
             break
@@ -190,26 +193,11 @@ def _first_trials(run: _RunState, todo: Sequence[Planned], progress: RunProgress
     return finished
 
 
-def _build_order(run: _RunState, jobs: Iterable[Planned], lacking: Collection[str]) -> list[str]:
-    """Return the systems in the order of their first trials.
-
-    A system whose image and index are here comes first; one whose index build was interrupted comes last, so that
-    the others' rows do not wait for it again.
-    """
-    places: dict[str, int] = {}
-    for job in jobs:
-        interrupted = job.cell.system in lacking and any(
-            indexes.is_interrupted(run.options.cache, key) for key in _index_keys(run, job)
-        )
-        place = 2 if interrupted else 1 if job.cell.system in lacking else 0
-        places[job.cell.system] = max(place, places.get(job.cell.system, 0))
-    return sorted(places, key=places.__getitem__)
-
-
-def _index_keys(run: _RunState, job: Planned) -> tuple[str, ...]:
-    """Return the keys of a job's index and of its components' indexes."""
+def _is_interrupted(run: _RunState, job: Planned) -> bool:
+    """Return whether the build of a job's index, or of a component's index, was interrupted."""
     corpus, builder = run.inputs.datasets[job.cell.dataset].corpus, run.inputs.builder(job.cell)
-    return job.spec.index_key, *component_keys(builder, run.launcher, corpus.sha256).values()
+    keys = (job.spec.index_key, *component_keys(builder, run.launcher, corpus.sha256).values())
+    return any(indexes.is_interrupted(run.options.cache, key) for key in keys)
 
 
 def _ready(run: _RunState, todo: Sequence[Planned]) -> list[Planned]:
@@ -225,9 +213,8 @@ def _measure(run: _RunState, todo: Sequence[Planned], progress: RunProgress) -> 
     """Build the indexes of these jobs, then run the jobs; return each result with the expected outcome."""
     ended: list[tuple[Result, Outcome]] = []
     for job in todo:  # before the first job, so that builds are no part of the jobs' times
-        builder = _prepared(run, run.inputs.builder(job.cell))
-        if isinstance(builder, Prepared) and not job.cannot and run.launcher.needs_indexes:
-            _index(run, job.cell, builder)
+        with suppress(JobError):
+            _image_and_index(run, job)
     with progress.measuring():
         for job in todo:
             run.options.callbacks.starts(job_key(job.spec))
@@ -243,44 +230,36 @@ def run_job(run: _RunState, job: Planned) -> Result:
     inputs, cell = run.inputs, job.cell
     started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
     dataset, sample = inputs.datasets[cell.dataset], inputs.samples[cell.dataset]
-    prepared, builder = (_prepared(run, system) for system in (inputs.system(cell), inputs.builder(cell)))
-    output, stopped = b"", False
-    index: Index | JobError | None = None
+    output = b""
+    index: Index | None = None
     page_cache: str | None = None
-    if job.cannot:
-        collected = CollectedJob(Outcome.NOT_APPLICABLE, job.cannot)
-    elif not isinstance(prepared, Prepared):
-        missing = _no_image(prepared)
-        collected = CollectedJob(missing.outcome, missing.detail)
-    elif not isinstance(builder, Prepared):
-        missing = _no_image(builder)
-        collected = CollectedJob(missing.outcome, missing.detail)
-    elif run.launcher.needs_indexes and isinstance(index := _index(run, cell, builder), JobError):
-        collected = CollectedJob(index.outcome, index.detail)
+    try:
+        prepared, index = _image_and_index(run, job)
+    except JobError as error:
+        collected = CollectedJob(error.outcome, error.detail)
     else:
         with run.store.scratch(job_key(job.spec)) as folder:
             (folder / "out").mkdir()
-            built = index if isinstance(index, Index) else None  # a service that runs already has its own
-            page_cache = host.forget_pages(built.folder) if built else None
+            page_cache = host.forget_pages(index.folder) if index else None
             spec = _job_spec(inputs, job, prepared, run.launcher)
-            place = built.folder if built else folder / "index"
+            place = index.folder if index else folder / "index"
             request = LaunchRequest(spec, prepared, folder, dataset.corpus.folder, place, inputs.limits)
             if spec.updates is not None:
                 request = _with_copied_index(request)
-            with built.in_use() if built else nullcontext(), task(cell_name(cell), line=False) as watcher:
+            with index.in_use() if index else nullcontext(), task(cell_name(cell), line=False) as watcher:
                 ended = run.launcher.launch(request, watcher)
-                collected = collect(request, ended, dataset.corpus.unknown, dataset.corpus.misfits)
-                output, stopped = ended.log, ended.stopped is not None
+                collected, output = collect(request, ended, dataset.corpus.unknown, dataset.corpus.misfits), ended.log
             if collected.outcome is not Outcome.OK:
                 check_room(run.store.folder, collected.detail or "")
-        unexpected = collected.failed_to_load and not stopped and job.expected is not Outcome.CRASH
-        if unexpected and isinstance(index, Index) and _rebuild(run, cell, builder, index):
+        unexpected = collected.failed_to_load and not ended.stopped and job.expected is not Outcome.CRASH
+        if unexpected and index and _remove_changed(run, cell, index):
             return run_job(run, job)
+    provenance = _provenance(inputs, cell, run.prepared.get(inputs.system(cell).image))
     result = replace(
-        build_result(job.spec, started_at, collected, run.environment, _provenance(inputs, cell, prepared)),
+        build_result(job.spec, started_at, collected, run.environment, provenance),
         foreign_isolation=run.launcher.isolation.to_store,
         instance=run.instance,
-        index=index.facts if isinstance(index, Index) else None,
+        index=index.facts if index else None,
         page_cache=foreign(page_cache),
     )
     trec_run = collected.run(cell.system, sample.held_out)
@@ -294,6 +273,19 @@ def run_job(run: _RunState, job: Planned) -> Result:
     stored = run.store.put(result, collected.table(), trec_run, output, further)
     run.options.callbacks.stored(stored)
     return stored.result
+
+
+def _image_and_index(run: _RunState, job: Planned) -> tuple[Prepared, Index | None]:
+    """Return the image and the index of a job; a service that runs already has an index of its own.
+
+    Raises:
+        JobError: the job cannot run here, or lacks one of them; the error is its outcome.
+    """
+    if job.cannot:
+        raise JobError(Outcome.NOT_APPLICABLE, job.cannot)
+    systems = (run.inputs.system(job.cell), run.inputs.builder(job.cell))
+    prepared, builder = (_prepared(run, system) for system in systems)
+    return prepared, _index(run, job.cell, builder) if run.launcher.needs_indexes else None
 
 
 def _with_copied_index(request: LaunchRequest) -> LaunchRequest:
@@ -359,27 +351,23 @@ def _build_assigned(run: _RunState) -> None:
     for build in run.options.assigned.builds if run.options.assigned else ():
         cell = inputs.cell_of(build.system, build.dataset)
         builder = inputs.builder(cell)
-        if build.component:
-            _component(run, cell, next(part for part in builder.components if part.name == build.component))
-            continue
-        _prepare(run, {builder.image: builder})
-        prepared = _prepared(run, builder)
-        if isinstance(prepared, Prepared):
-            _index(run, cell, prepared)
+        with suppress(JobError):
+            if build.component:
+                _component(run, cell, next(part for part in builder.components if part.name == build.component))
+            else:
+                _prepare(run, {builder.image: builder})
+                _index(run, cell, _prepared(run, builder))
 
 
 def _pin(run: _RunState, cells: Iterable[Cell]) -> None:
     """Pin the systems of these cells; one that cannot be pinned has no image."""
-    names = run.inputs.needed(cell for cell in cells if not _lacks_weights(run, cell))
+    lacking = {name for name, image in run.prepared.items() if isinstance(image, MissingWeights)}
+    names = run.inputs.needed(cell for cell in cells if lacking.isdisjoint(run.inputs.images([cell])))
     run.inputs, errors = pin_inputs(run.inputs, run.store, run.launcher, names)
     for system, error in errors.items():
         log.info(f"  {error}")
         cells = [cell for cell in run.inputs.cells if cell.system == system]
         run.prepared |= dict.fromkeys(run.inputs.images(cells), error)
-
-
-def _lacks_weights(run: _RunState, cell: Cell) -> bool:
-    return any(isinstance(run.prepared.get(name), MissingWeights) for name in run.inputs.images([cell]))
 
 
 def _prepare(run: _RunState, systems: Mapping[str, System]) -> None:
@@ -391,11 +379,15 @@ def _prepare(run: _RunState, systems: Mapping[str, System]) -> None:
         run.prepared[name] = made
 
 
-def _prepared(run: _RunState, system: System) -> Prepared | ImageError | None:
-    """Return the system's image, with its own parameters: variants and languages share one."""
+def _prepared(run: _RunState, system: System) -> Prepared:
+    """Return the system's image, with its own parameters: variants and languages share one.
+
+    Raises:
+        JobError: it has none.
+    """
     image = run.prepared.get(system.image)
     if not isinstance(image, Prepared):
-        return image
+        raise _no_image(image)
     return replace(image, system=system.for_platform(image.system.platform))
 
 
@@ -424,8 +416,7 @@ def _answering(run: _RunState, finished: Iterable[tuple[Result, Outcome]]) -> fr
     if run.options.assigned is not None:  # another machine's plan decides
         return frozenset(result.key for result, expected in finished if result.outcome is expected)
     options = replace(run.options, fresh=False, fresh_index=False)
-    jobs = plan_here(run.inputs, options, run.launcher, prepared=run.recipes, look=False)
-    return frozenset(job.latest.key for job in jobs if job.done and job.latest)
+    return keys_of_done(plan_here(run.inputs, options, run.launcher, prepared=run.recipes, look=False))
 
 
 def _job_spec(inputs: Inputs, job: Planned, prepared: Prepared, launcher: Launcher) -> JobSpec:
@@ -468,64 +459,71 @@ def _updates(inputs: Inputs, job: Planned) -> Updates | None:
     return Updates(params.query_qps, params.update_qps, corpus.draw(moved, job.spec.seed))
 
 
-def _rebuild(run: _RunState, cell: Cell, builder: Prepared, index: Index) -> bool:
-    """Build an earlier run's index again, once, if it did not load and has changed; return whether it was built."""
-    key = index.folder.parent.name
+def _remove_changed(run: _RunState, cell: Cell, index: Index) -> bool:
+    """Remove an earlier run's index if it has changed since its build, with its components' that have.
+
+    Returns:
+        Whether it was removed, so that its next use builds it again.
+    """
     until = time.monotonic() + run.inputs.limits.build_s
-    if key in run.built or index.used_elsewhere() or index.unchanged(until):
+    if index.folder.parent.name in run.built or index.used_elsewhere() or index.unchanged(until):
         return False
-    log.info(f"  {builder.system.name}: the cached index of {cell.dataset} has changed; building it again")
-    _index(run, cell, builder, replacing=index)
+    builder, corpus = _prepared(run, run.inputs.builder(cell)).system, run.inputs.datasets[cell.dataset].corpus
+    log.info(f"  {builder.name}: the cached index of {cell.dataset} has changed; building it again")
+    keys = component_keys(builder, run.launcher, corpus.sha256).values()
+    parts = [part for key in keys if (part := indexes.find(run.options.cache, key))]
+    for each in (index, *(part for part in parts if not part.used_elsewhere() and not part.unchanged(until))):
+        each.remove()
+        run.indexes.pop(each.folder.parent.name, None)
     return True
 
 
-def _index(run: _RunState, cell: Cell, prepared: Prepared, replacing: Index | None = None) -> Index | JobError:
-    """Return the cell's index, built at its first use or in place of a broken index; a failed build is not repeated."""
+def _index(run: _RunState, cell: Cell, prepared: Prepared) -> Index:
+    """Return the cell's index, built at its first use.
+
+    Raises:
+        JobError: its build failed, now or earlier in this run; it is not repeated.
+    """
     system, dataset = prepared.system, run.inputs.datasets[cell.dataset]
     key = index_key(system, prepared.recipe, dataset.corpus.sha256)
-    if replacing is not None or key not in run.indexes:
-        again = replacing is not None or run.options.fresh_index
-        cached = None if again else indexes.find(run.options.cache, key)
+    if key not in run.indexes:
+        cached = None if run.options.fresh_index else indexes.find(run.options.cache, key)
         try:
-            run.indexes[key] = cached or _build_index(run, cell, prepared, dataset, key, replacing)
+            run.indexes[key] = cached or _build_index(run, cell, prepared, dataset, key)
             run.options.callbacks.built(key, None)
         except JobError as error:
             run.indexes[key] = error
             run.options.callbacks.built(key, error)
-    return run.indexes[key]
+    if isinstance(found := run.indexes[key], JobError):
+        raise found
+    return found
 
 
-def _components(run: _RunState, cell: Cell, prepared: Prepared, *, check: bool) -> dict[str, Index]:
+def _components(run: _RunState, cell: Cell, prepared: Prepared) -> dict[str, Index]:
     """Return the indexes of an index's components, from the cache or built now.
-
-    With ``check``, an index that has changed since its build is built again.
 
     Raises:
         JobError: a component has no index; the error names the component.
     """
-    found, until = {}, time.monotonic() + run.inputs.limits.build_s
+    found = {}
     for part in prepared.system.components:
-        index = _component(run, cell, part)
-        if check and isinstance(index, Index) and not index.used_elsewhere() and not index.unchanged(until):
-            index = _component(run, cell, part, replacing=index)
-        if isinstance(index, JobError):
-            raise JobError(index.outcome, f"{part.name}: {index.detail}")
-        found[part.name] = index
+        try:
+            found[part.name] = _component(run, cell, part)
+        except JobError as error:
+            raise JobError(error.outcome, f"{part.name}: {error.detail}") from error
     return found
 
 
-def _component(run: _RunState, cell: Cell, part: System, replacing: Index | None = None) -> Index | JobError:
+def _component(run: _RunState, cell: Cell, part: System) -> Index:
     try:
         prepared = run.launcher.prepare(part)
     except ImageError as error:
-        return _no_image(error)
-    return _index(run, cell, replace(prepared, system=part), replacing)
+        raise _no_image(error) from error
+    return _index(run, cell, replace(prepared, system=part))
 
 
-def _build_index(
-    run: _RunState, cell: Cell, prepared: Prepared, dataset: Dataset, key: str, replacing: Index | None
-) -> Index:
-    components = _components(run, cell, prepared, check=replacing is not None)
+def _build_index(run: _RunState, cell: Cell, prepared: Prepared, dataset: Dataset, key: str) -> Index:
+    components = _components(run, cell, prepared)
     run.options.callbacks.builds()
     run.built.add(key)
     inputs, profile = run.inputs, run.inputs.suite.build_profile
@@ -539,7 +537,6 @@ def _build_index(
         envelope=inputs.profiles[profile] if profile else None,
         limits=inputs.limits,
         environment=run.environment,
-        replacing=replacing,
         again=run.options.fresh_index,
         components=components,
     )

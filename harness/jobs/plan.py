@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
@@ -96,13 +97,17 @@ def plan_here(
     return assigned(planned, options.assigned, {result.key for result in stored})
 
 
-def jobs_done(inputs: Inputs, options: RunOptions, launcher: Launcher) -> list[Result] | None:
-    """Return the stored jobs that answer a run, without an engine; None: a job is left to do, or may be."""
+def jobs_done(inputs: Inputs, options: RunOptions, launcher: Launcher) -> frozenset[str] | None:
+    """Return the keys of the stored jobs that answer a run, without an engine; None: a job is left to do, or may be."""
     if options.fresh or options.fresh_index or options.retry_noisy or options.assigned is not None:
         return None
-    latest = [job.latest if job.done else None for job in plan_here(inputs, options, launcher, look=False)]
-    done = [result for result in latest if result is not None]
-    return done if len(done) == len(latest) else None
+    jobs = plan_here(inputs, options, launcher, look=False)
+    return keys_of_done(jobs) if all(job.done for job in jobs) else None
+
+
+def keys_of_done(jobs: Iterable[Planned]) -> frozenset[str]:
+    """Return the keys of the stored jobs that answer planned ones."""
+    return frozenset(job.latest.key for job in jobs if job.done and job.latest)
 
 
 def plan(
@@ -152,9 +157,9 @@ def plan(
         reached = [result for each in stored_as.values() for result in each if result.outcome is expected]
         whole, again = attempts.whole_measurement(reached, spec.jobs)
         for each in specs:
-            made = _planned(each, stored_as[each.job], whole.get(each.job), expected, reason, fresh)
-            made = replace(made, measured_again=each.job in again)
-            planned.append(_free(replace(made, built=inputs.system(cell).image not in unbuilt), taken))
+            made = _planned(each, stored_as[each.job], whole.get(each.job), expected, reason, fresh, taken)
+            built = inputs.system(cell).image not in unbuilt
+            planned.append(replace(made, built=built, measured_again=each.job in again))
     return planned
 
 
@@ -206,26 +211,25 @@ def _planned(
     expected: Outcome,
     cannot: str | None,
     fresh: bool,
+    taken: Collection[str],
 ) -> Planned:
-    """Plan a job; ``whole``: its attempt of the newest whole measurement, if there is one."""
+    """Plan a job; ``whole``: its attempt of the newest whole measurement, if there is one.
+
+    A job to do is the first attempt after the last whose key no unreadable job has.
+    """
     tries = sorted(stored, key=lambda result: result.spec.repetition)
     reached = [result for result in tries if result.outcome is expected]
     done = bool(reached) and (not fresh or cannot is not None)
     latest = (whole or reached[-1]) if done else tries[-1] if tries else None
-    # One past the last, not their number: an attempt may have been moved away.
-    free = tries[-1].spec.repetition + 1 if tries else 0
-    if free > MOST_REPETITION:  # a stranger's: no reader would take the next
-        used = {attempt.spec.repetition for attempt in tries}
-        free = next(number for number in range(free) if number not in used)
-    repetition = latest.spec.repetition if done and latest else free
-    return Planned(spec.cell, replace(spec, repetition=repetition), expected, cannot, latest, done)
-
-
-def _free(job: Planned, taken: Collection[str]) -> Planned:
-    """Return a job to do as the first attempt whose key no unreadable job has."""
-    while taken and not job.done and job_key(job.spec) in taken:
-        job = replace(job, spec=replace(job.spec, repetition=job.spec.repetition + 1))
-    return job
+    if done and latest:
+        return Planned(spec.cell, replace(spec, repetition=latest.spec.repetition), expected, cannot, latest, done)
+    # One past the last, not their number: an attempt may have been moved away.  No reader takes more than the most.
+    used = {attempt.spec.repetition for attempt in tries}
+    last = max(used, default=-1)
+    numbers = itertools.chain(range(last + 1, MOST_REPETITION + 1), range(last))
+    free = (replace(spec, repetition=number) for number in numbers if number not in used)
+    attempt = next(each for each in free if not taken or job_key(each) not in taken)
+    return Planned(spec.cell, attempt, expected, cannot, latest, done)
 
 
 def states(planned: Iterable[Planned]) -> list[tuple[Cell, str]]:
@@ -233,15 +237,13 @@ def states(planned: Iterable[Planned]) -> list[tuple[Cell, str]]:
     by_cell: dict[Cell, Counter[str]] = defaultdict(Counter)
     for job in planned:
         by_cell[job.cell][job.why] += 1
-    return [
-        (
-            cell,
-            "; ".join(
-                f"{count} of {counts.total()} {why}" if len(counts) > 1 else why for why, count in counts.items()
-            ),
-        )
-        for cell, counts in by_cell.items()
-    ]
+    return [(cell, _shared_state(counts)) for cell, counts in by_cell.items()]
+
+
+def _shared_state(counts: Counter[str]) -> str:
+    if len(counts) == 1:
+        return next(iter(counts))
+    return "; ".join(f"{count} of {counts.total()} {why}" for why, count in counts.items())
 
 
 def order(planned: Iterable[Planned], seed: int) -> list[Planned]:

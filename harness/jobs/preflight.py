@@ -56,26 +56,25 @@ def gather(suite: Suite, options: RunOptions, launcher: Launcher) -> Inputs:
         UsageError: as :func:`harness.jobs.inputs.gather`.
     """
     inputs.check_launcher(suite, launcher)
-    missing = _missing_data(suite, options)
-    absent: list[Cell] = []
-    gathered = inputs.gather(suite, options, absent, missing)
-    if not absent and jobs_done(gathered, options, launcher) is not None:
+    missing = missing_data(suite, options)
+    gathered = inputs.gather(suite, options, fetch=False, without=missing)
+    if not gathered.absent and jobs_done(gathered, options, launcher) is not None:
         return gathered
     if not missing:
         launcher.check()
-    plan = Planner(launcher).plan_gathered(gathered, absent, options)
+    plan = Planner(launcher).plan_gathered(gathered, options)
     cannot = _cannot(plan, launcher)
-    images = _missing_images(plan.inputs, [cell for cell, reason in cannot.items() if reason is None], launcher)
+    images = _missing_images(gathered, cannot, launcher)
     if images and not missing:
         launcher.check_images(images.keys())
     # A run that goes on names its weights itself.
-    shortages = list(_examine(plan, options, launcher, cannot, images, weights=bool(missing)))
+    shortages = list(_examine(plan, launcher, cannot, images, weights=bool(missing)))
     for shortage in shortages:
         log.info(f"  {shortage.text}")
     _refuse(missing)
     if text := _time(plan, {cell for shortage in shortages for cell in shortage.cells}, images):
         log.info(f"  {text}")
-    return inputs.gather(suite, options) if plan.absent else plan.inputs
+    return inputs.gather(suite, options) if gathered.absent else gathered
 
 
 def gather_elsewhere(suite: Suite, options: RunOptions) -> Inputs:
@@ -86,7 +85,7 @@ def gather_elsewhere(suite: Suite, options: RunOptions) -> Inputs:
         UsageError: as :func:`harness.jobs.inputs.gather`.
     """
     inputs.check_launcher(suite, None)
-    _refuse(_missing_data(suite, options))
+    _refuse(missing_data(suite, options))
     return inputs.gather(suite, options)
 
 
@@ -101,16 +100,16 @@ def lacking_images(images: Mapping[str, System], options: RunOptions, launcher: 
     """
     wanted = {name: system for name, system in images.items() if launcher.find(system) is None}
     launcher.check_images(wanted.keys())
-    reasons = missing_weights(wanted, launcher)
-    for reason in reasons.values():
-        log.info(f"  {reason}")
-    makeable = [system for name, system in wanted.items() if name not in reasons]
-    for shortage in _lack_of_room(_Room(_image_bytes(makeable, launcher)), options):
-        log.info(f"  {shortage.text}")
-    return {name: MissingWeights(reason) for name, reason in reasons.items()}
+    errors = missing_weights(wanted, launcher)
+    for error in errors.values():
+        log.info(f"  {error}")
+    makeable = [system for name, system in wanted.items() if name not in errors]
+    if text := _lack_of_room(_Room(_image_bytes(makeable, launcher)), options):
+        log.info(f"  {text}")
+    return errors
 
 
-def _missing_data(suite: Suite, options: RunOptions) -> dict[str, FileError]:
+def missing_data(suite: Suite, options: RunOptions) -> dict[str, FileError]:
     """Return the errors of datasets whose folders or files do not exist, by name."""
     locations = {dataset_name(name): datasets.find(name, options.suite_dir) for name in suite.datasets}
     return {name: error for name, location in locations.items() if (error := datasets.missing_files(location))}
@@ -128,7 +127,7 @@ def _refuse(missing: Mapping[str, FileError]) -> None:
 def _cannot(plan: SuitePlan, launcher: Launcher) -> dict[Cell, str | None]:
     """Return why each cell to do cannot run on this host, or None."""
     cannot = {job.cell: job.cannot for job in plan.jobs if not job.done}
-    for cell in plan.absent:
+    for cell in plan.inputs.absent:
         system, profile = plan.inputs.systems[cell.system], plan.inputs.profiles[cell.profile]
         cannot[cell] = launcher.cannot_run(system) or launcher.cannot(profile)
     return cannot
@@ -136,84 +135,64 @@ def _cannot(plan: SuitePlan, launcher: Launcher) -> dict[Cell, str | None]:
 
 def _examine(
     plan: SuitePlan,
-    options: RunOptions,
     launcher: Launcher,
     cannot: Mapping[Cell, str | None],
-    images: Mapping[str, tuple[System, dict[Cell, None]]],
+    images: Mapping[str, System],
     *,
     weights: bool,
 ) -> Iterator[Shortage]:
     """Yield the hardware and disk that the cells to do lack on this host, and the weights if asked for."""
-    yield from _hardware(cannot)
-    indexed = {job.cell for job in plan.jobs if not launcher.needs_indexes or options.has_index(job.spec.index_key)}
-    to_build = [cell for cell, reason in cannot.items() if reason is None and cell not in indexed]
-    yield from _build_hardware(plan.inputs, to_build, launcher)
-    if weights:
-        systems = {name: system for name, (system, _) in images.items()}
-        for name, reason in missing_weights(systems, launcher).items():
-            yield Shortage(reason, images[name][1])
-    if text := lack_of_memory(plan.cells):
-        yield Shortage(text)
-    needed = _Room(_image_bytes([system for system, _ in images.values()], launcher))
-    yield from _lack_of_room(needed | _room(plan, options, launcher), options)
-
-
-def disk_needed(plans: Sequence[tuple[SuitePlan, RunOptions]], launcher: Launcher) -> str | None:
-    """Return a line on the disk that suites take, each with its options; ``None``: no more than is taken."""
-    needed = _Room()
-    images: dict[str, System] = {}
-    for plan, options in plans:
-        cells = [cell for cell, reason in _cannot(plan, launcher).items() if reason is None]
-        images |= {name: system for name, (system, _) in _missing_images(plan.inputs, cells, launcher).items()}
-        needed |= _room(plan, options, launcher)
-    needed |= _Room(_image_bytes(images.values(), launcher))
-    unknown = "" if all(plan.engine for plan, _ in plans) else ", without images"
-    return f"disk: up to {needed}{unknown}; {_size(_free(plans[0][1].cache))} free" if needed.bytes else None
-
-
-def _hardware(cannot: Mapping[Cell, str | None]) -> Iterator[Shortage]:
     reasons: dict[str, list[Cell]] = defaultdict(list)
     for cell, reason in cannot.items():
         if reason is not None:
             reasons[reason].append(cell)
     for reason, cells in reasons.items():
         yield Shortage(f"hardware: {reason}, so {_unmeasured(cells)}; use other hardware, or --only", cells)
+    has_index = plan.options.has_index
+    indexed = {job.cell for job in plan.jobs if not launcher.needs_indexes or has_index(job.spec.index_key)}
+    able = [cell for cell, reason in cannot.items() if reason is None]
+    to_build = [cell for cell in able if cell not in indexed]
+    build = plan.inputs.suite.build_profile
+    if build and to_build and (lacking := launcher.cannot(plan.inputs.profiles[build])):
+        text = f"index builds: {lacking}, so {_unmeasured(to_build)}; choose another build_profile"
+        yield Shortage(text, to_build)
+    for name, error in missing_weights(images, launcher).items() if weights else ():
+        yield Shortage(str(error), [cell for cell in able if name in plan.inputs.images([cell])])
+    needed = _Room(_image_bytes(images.values(), launcher))
+    room = _lack_of_room(needed | _room(plan, launcher), plan.options)
+    yield from map(Shortage, filter(None, (lack_of_memory(plan.cells), room)))
 
 
-def _build_hardware(inputs: Inputs, cells: Collection[Cell], launcher: Launcher) -> Iterator[Shortage]:
-    """Yield the hardware that index builds lack.
+def disk_needed(plans: Sequence[SuitePlan], launcher: Launcher) -> str | None:
+    """Return a line on the disk that suites take; ``None``: no more than is taken."""
+    needed = _Room()
+    images: dict[str, System] = {}
+    for plan in plans:
+        images |= _missing_images(plan.inputs, _cannot(plan, launcher), launcher)
+        needed |= _room(plan, launcher)
+    needed |= _Room(_image_bytes(images.values(), launcher))
+    unknown = "" if all(plan.engine for plan in plans) else ", without images"
+    return f"disk: up to {needed}{unknown}; {_size(_free(plans[0].options.cache))} free" if needed.bytes else None
 
-    Args:
-        cells: those whose indexes are still to be built.
-    """
-    build = inputs.suite.build_profile
-    if build and cells and (reason := launcher.cannot(inputs.profiles[build])):
-        yield Shortage(f"index builds: {reason}, so {_unmeasured(cells)}; choose another build_profile", cells)
 
-
-def _missing_images(
-    inputs: Inputs, cells: Iterable[Cell], launcher: Launcher
-) -> dict[str, tuple[System, dict[Cell, None]]]:
-    """Return the systems whose images are still to be made, each with its cells, by the names of the images."""
-    needed: dict[str, tuple[System, dict[Cell, None]]] = {}
-    for cell in cells:
-        for name, system in inputs.images([cell]).items():
-            needed.setdefault(name, (system, {}))[1][cell] = None
+def _missing_images(inputs: Inputs, cannot: Mapping[Cell, str | None], launcher: Launcher) -> dict[str, System]:
+    """Return the systems whose images are still to be made for cells that can run, by the names of the images."""
+    images = inputs.images(cell for cell, reason in cannot.items() if reason is None)
     try:
-        return {name: each for name, each in needed.items() if launcher.find(each[0]) is None}
+        return {name: system for name, system in images.items() if launcher.find(system) is None}
     except EngineError:  # nothing is known of images; the run itself ends with this error
         return {}
 
 
-def missing_weights(images: Mapping[str, System], launcher: Launcher) -> dict[str, str]:
-    """Return why images cannot be made for lack of weights, by name; a component whose image is here needs none."""
+def missing_weights(images: Mapping[str, System], launcher: Launcher) -> dict[str, ImageError]:
+    """Return the errors of images that lack weights here, by name; a component whose image is here needs none."""
     if not images or not launcher.fetches_files:
         return {}
     needed = {
         name: system.model_copy(update={"components": tuple(filterfalse(launcher.find, system.components))})
         for name, system in images.items()
     }
-    return assets.lacking(needed, launcher.cache, launcher.models)
+    return {name: MissingWeights(why) for name, why in assets.lacking(needed, launcher.cache, launcher.models).items()}
 
 
 def _image_bytes(missing: Iterable[System], launcher: Launcher) -> int:
@@ -250,9 +229,14 @@ class _Room:
         return f"{_size(self.bytes)} ({', '.join(parts)})" if len(parts) > 1 else "".join(parts)
 
 
-def _room(plan: SuitePlan, options: RunOptions, launcher: Launcher) -> _Room:
+def _room(plan: SuitePlan, launcher: Launcher) -> _Room:
     """Return the room that corpora and indexes to make may take: indexes by shipped ones, else by the corpus."""
     sizes: dict[str, int] = {}
+
+    def index_bytes(system: str, dataset: str, documents: int, corpus_bytes: int) -> int:
+        shipped = shipped_runs().figure(system, dataset, documents, "index_bytes")
+        return round(shipped or 0) or indexes.expected_bytes(corpus_bytes)
+
     for job in plan.jobs if launcher.needs_indexes else ():
         if job.done or job.cannot or job.cell.system in NULL_SYSTEMS:
             continue
@@ -260,26 +244,25 @@ def _room(plan: SuitePlan, options: RunOptions, launcher: Launcher) -> _Room:
         # An index that joins its components' indexes links to them.
         components = component_keys(builder, launcher, corpus.sha256)
         for name, key in (components or {builder.name: job.spec.index_key}).items():
-            if not options.has_index(key):
-                shipped = shipped_runs().index_bytes(name, job.cell.dataset, corpus.size)
-                sizes[key] = shipped or indexes.expected_bytes(corpus)
+            if not plan.options.has_index(key):
+                sizes[key] = index_bytes(name, job.cell.dataset, corpus.size, corpus.file_bytes)
     corpora = {name: corpus.corpus_bytes for name, corpus in plan.inputs.to_make.items()}
-    for cell in plan.absent if launcher.needs_indexes else ():
+    for cell in plan.inputs.absent if launcher.needs_indexes else ():
         if cell.system in NULL_SYSTEMS:
             continue
         system, documents = plan.inputs.building(cell.system), split_size(cell.dataset)[1] or 0
         for part in system.components or (system,):
-            shipped = shipped_runs().index_bytes(part.name, cell.dataset, documents)
-            size = shipped or indexes.bytes_of_corpus(corpora.get(cell.dataset, 0))
-            sizes[f"{part.build_inputs} {cell.dataset}"] = size
+            key = f"{part.build_inputs} {cell.dataset}"
+            sizes[key] = index_bytes(part.name, cell.dataset, documents, corpora.get(cell.dataset, 0))
     return _Room(0, sizes, corpora)
 
 
-def _lack_of_room(needed: _Room, options: RunOptions) -> Iterator[Shortage]:
-    """Yield the room that a run may take, where the cache's disk has less."""
-    if needed.bytes > (free := _free(options.cache)):
-        remedy = "make room, or name a folder on a larger disk with --cache"
-        yield Shortage(f"disk: this run may need {needed}, and {options.cache} has {_size(free)} free; {remedy}")
+def _lack_of_room(needed: _Room, options: RunOptions) -> str | None:
+    """Return a line on the room that a run may take, where the cache's disk has less."""
+    if needed.bytes <= (free := _free(options.cache)):
+        return None
+    remedy = "make room, or name a folder on a larger disk with --cache"
+    return f"disk: this run may need {needed}, and {options.cache} has {_size(free)} free; {remedy}"
 
 
 def _free(cache: Path) -> int:
@@ -304,9 +287,7 @@ def lack_of_memory(cells: Iterable[CellPlan]) -> str | None:
     )
 
 
-def _time(
-    plan: SuitePlan, without: Collection[Cell], images: Mapping[str, tuple[System, dict[Cell, None]]]
-) -> str | None:
+def _time(plan: SuitePlan, without: Collection[Cell], images: Mapping[str, System]) -> str | None:
     """Return a line on the time of the jobs and their index builds, by earlier jobs, else by shipped results.
 
     There is none for a minute or less, nor where nothing is known: an assumed time may be several times too long, and
@@ -324,7 +305,7 @@ def _time(
     jobs = counted(sum(cell.jobs - cell.done for cell in known), "job")
     unknown = list(dict.fromkeys(cell.cell.system for cell in left if not (cell.measured or cell.shipped)))
     others = f"; not known for {listed(unknown, _MOST_NAMES, 'system')}" if unknown else ""
-    systems = {cell.system for _, cells in images.values() for cell in cells if cell not in without}
+    systems = {cell.cell.system for cell in left if not images.keys().isdisjoint(plan.inputs.images([cell.cell]))}
     further = f"; the images of {counted(len(systems), 'system')} are made first, which comes on top" if systems else ""
     return f"time: {about} for {jobs} and their indexes ({basis}){others}{further}"
 

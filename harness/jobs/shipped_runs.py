@@ -6,6 +6,7 @@ import functools
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 from harness import config
 from harness.driver.records import Outcome
@@ -65,23 +66,20 @@ class ShippedRuns:
         same = [job for job in known if (job.spec.cell.dataset, job.spec.cell.profile) == place]
         return same or [job for job in known if job.outcome is Outcome.OK]
 
-    def build_s(self, system: str, dataset: str, documents: int) -> float | None:
-        """Return the seconds of an index build by a shipped one, else by the shipped sweep; ``None``: neither has it.
+    def figure(
+        self, system: str, dataset: str, documents: int, figure: Literal["build_s", "index_bytes"]
+    ) -> float | None:
+        """Return a figure of an index by a shipped one, scaled to its corpus, else by the shipped sweep.
 
         Args:
             system: whose index it is.
             dataset: its name.
             documents: of its corpus; 0: unknown.
+            figure: the seconds of its build, or its size.
+
+        Returns:
+            ``None``: neither has it.
         """
-        return self._scaled(system, dataset, documents, "build_s")
-
-    def index_bytes(self, system: str, dataset: str, documents: int) -> int | None:
-        """Return the size of an index, as :meth:`build_s` does."""
-        size = self._scaled(system, dataset, documents, "index_bytes")
-        return None if size is None else round(size)
-
-    def _scaled(self, system: str, dataset: str, documents: int, figure: growth.Figure) -> float | None:
-        """Return a figure of a shipped index, scaled to another corpus, else the figure of the shipped sweep."""
         index = self._indexes.get(base_system(system))
         if index is None:
             return growth.shipped(system, figure, documents) if documents else None

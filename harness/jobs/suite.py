@@ -365,10 +365,8 @@ def parse(raw: dict[str, Any], path: Path) -> Suite:
         if (points := math.prod(map(len, grid.values()))) > MOST_POINTS:
             fault = f"has {points:,} points; the limit is {MOST_POINTS}. Remove some values"
             raise FileError(f"{path}: key 'sweep.{system}': {fault}")
-    if suite.sweep:
-        suite = validate(Suite, _swept(suite), path)
-    if suite.sizes.documents:
-        suite = validate(Suite, _at_sizes(suite), path)
+    if suite.sweep or suite.sizes.documents:
+        suite = validate(Suite, _spread(suite), path)
     for mistake in itertools.chain(
         _wrong_variants(suite), _unused_names(suite), _mistakes(suite), _wrong_service(suite)
     ):
@@ -429,32 +427,29 @@ def _named_value(key: str, value: Scalar) -> str:
     return f"{key.lower()}{'' if joined else '_'}{text}"
 
 
-def _swept(suite: Suite) -> dict[str, Any]:
-    """Return the suite's keys, with the variants of each swept system in the system's place."""
+def _spread(suite: Suite) -> dict[str, Any]:
+    """Return the suite's keys, with each swept system as its variants, and each dataset at all sizes.
+
+    A dataset that names its size stays.
+    """
     variants = {system: [name for name, _ in _points(system, grid)] for system, grid in suite.sweep.items()}
 
-    def spread(names: Iterable[str]) -> list[str]:
-        return [variant for name in names for variant in variants.get(name, [name])]
-
-    raw = suite.model_dump(mode="json")
-    for part in (raw, *raw["group"], *raw["restrict"]):
-        part["systems"] = spread(part["systems"])
-    raw["expect"] = [{**entry, "system": name} for entry in raw["expect"] for name in spread([entry["system"]])]
-    return raw | {key: _swept_pairs(raw[key], variants) for key in ("firstp", "exact")}
-
-
-def _at_sizes(suite: Suite) -> dict[str, Any]:
-    """Return the suite's keys, with each dataset at all sizes; one that names its size stays."""
-
-    def spread(name: str) -> list[str]:
+    def at_sizes(name: str) -> list[str]:
         sizes = () if split_size(name)[1] else suite.sizes.documents
         return [sized_name(name, documents) for documents in sizes] or [name]
 
     raw = suite.model_dump(mode="json")
+    for part in (raw, *raw["group"], *raw["restrict"]):
+        part["systems"] = [variant for name in part["systems"] for variant in variants.get(name, [name])]
     for part in (raw, *raw["group"]):
-        part["datasets"] = list(dict.fromkeys(size for name in part["datasets"] for size in spread(name)))
-    raw["languages"] = {size: code for name, code in raw["languages"].items() for size in spread(name)}
-    return raw
+        part["datasets"] = list(dict.fromkeys(size for name in part["datasets"] for size in at_sizes(name)))
+    raw["languages"] = {size: code for name, code in raw["languages"].items() for size in at_sizes(name)}
+    raw["expect"] = [
+        {**entry, "system": name}
+        for entry in raw["expect"]
+        for name in variants.get(entry["system"], [entry["system"]])
+    ]
+    return raw | {key: _swept_pairs(raw[key], variants) for key in ("firstp", "exact")}
 
 
 def _swept_pairs(named: Mapping[str, str], variants: Mapping[str, Sequence[str]]) -> dict[str, str]:
@@ -500,12 +495,12 @@ def _unused_names(suite: Suite) -> Iterator[str]:
 
 def _wrong_variants(suite: Suite) -> Iterator[str]:
     """Yield each sweep of a missing system, and each variant with an invalid name."""
-    for system, grid in suite.sweep.items():
-        for name, _ in _points(system, grid):
-            if not re.fullmatch(NAME_PATTERN, name):
-                yield f"key 'sweep.{system}': {name!r} is not a valid name ({_NAME_RULE})"
-            elif name not in suite.systems:
-                yield f"key 'sweep.{system}': {system!r} is not in this suite{did_you_mean(system, suite.systems)}"
+    for name, point in suite.variants.items():
+        system = point.system
+        if not re.fullmatch(NAME_PATTERN, name):
+            yield f"key 'sweep.{system}': {name!r} is not a valid name ({_NAME_RULE})"
+        elif name not in suite.systems:
+            yield f"key 'sweep.{system}': {system!r} is not in this suite{did_you_mean(system, suite.systems)}"
 
 
 def _wrong_groups(suite: Suite) -> Iterator[str]:

@@ -476,7 +476,7 @@ def test_edited_suite_keeps_its_keys_and_another_one_is_refused(harness: Call, b
     refused = harness("plan", "other", *typed)
     assert (refused.exit_code, refused.stderr) == (
         2,
-        "harness: results/tiny.toml: its datasets or profiles are others by now; run it as a suite, or move it away\n",
+        "harness: results/tiny.toml: it has other profiles by now; run it as a suite, or move it away\n",
     )
 
 

@@ -49,8 +49,8 @@ def test_build_grows_with_the_corpus_and_a_joined_index_has_its_own_time_alone(
     assert times.build("hybrid-minilm", "own", 0).shipped
     assert times.build("hybrid-minilm", "own", 0).seconds < 0.1 * same.seconds
     runs = ShippedRuns(results)
-    assert runs.index_bytes("minilm", "own", 10 * 1200) == pytest.approx(10 * facts.index_bytes, rel=0.01)
-    assert runs.index_bytes("other", "scifact-1200", 1200) is None
+    assert runs.figure("minilm", "own", 10 * 1200, "index_bytes") == pytest.approx(10 * facts.index_bytes, rel=0.01)
+    assert runs.figure("other", "scifact-1200", 1200, "index_bytes") is None
 
 
 def test_stored_results_come_before_shipped_ones(results: list[Result]) -> None:
@@ -76,7 +76,8 @@ def test_a_version_has_the_times_of_its_system() -> None:
     shipped = shipped_runs()
     one, version = (Cell("quickstart", name, "scifact-1200", "single_stream", "cpu1-mem1") for name in _VERSIONS)
     assert shipped.jobs(one) and shipped.jobs(version) == shipped.jobs(one)
-    assert shipped.build_s("tantivy@old", "scifact-1200", 1200) == shipped.build_s("tantivy", "scifact-1200", 1200)
+    old, new = (shipped.figure(name, "scifact-1200", 1200, "build_s") for name in ("tantivy@old", "tantivy"))
+    assert old == new
     assert shipped.image_bytes("tantivy@old") == shipped.image_bytes("tantivy") is not None
 
 

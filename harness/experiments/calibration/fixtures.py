@@ -13,15 +13,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness import child_process, datasets
+from harness.analysis.evaluate_job import JobEvaluator
+from harness.analysis.rows import build_rows
+from harness.analysis.table import Row
 from harness.datasets import Dataset, QuerySample
 from harness.driver.records import Envelope, Outcome
 from harness.experiments.calibration.cases import Case, Group
 from harness.experiments.calibration.known_values import JobEnd
-from harness.jobs.inputs import Inputs
+from harness.jobs import orchestrator
+from harness.jobs.inputs import Inputs, RunOptions
 from harness.jobs.suite import Suite
 from harness.launch.base import LaunchEnd, Launcher, LaunchRequest, Prepared
 from harness.launch.images.systems import System
-from harness.progress import Progress
+from harness.progress import NOWHERE, Progress, show_progress
+from harness.results.reader import StoredJob, read_jobs
 
 _DATASET = "planted"
 _DOCUMENTS = 20
@@ -100,6 +105,17 @@ def inputs(group: Group, base: System, dataset: Dataset) -> Inputs:
         datasets={_DATASET: dataset},
         samples={_DATASET: QuerySample(dataset.queries[: group.queries], warmup)},
     )
+
+
+def run_group(
+    group: Group, base: System, dataset: Dataset, options: RunOptions, launcher: Launcher
+) -> tuple[list[StoredJob], tuple[Row, ...]]:
+    """Run a group's suite without progress on the screen; return the jobs of this run and their rows."""
+    with show_progress(NOWHERE):
+        summary = orchestrator.run_suite(inputs(group, base, dataset), options, launcher)
+    keys = {result.key for result, _ in summary.jobs}
+    jobs = [job for job in read_jobs(options.results / group.name) if job.result.key in keys]
+    return jobs, build_rows(jobs, JobEvaluator(("RR@10",))).table.rows
 
 
 def _system(case: Case, base: System) -> System:

@@ -15,7 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness import stats
+from harness.analysis import timings
 from harness.analysis.table import Cause, Finding, Row, Validity
+from harness.analysis.timings import Timings
 from harness.driver import rate_search
 from harness.driver.records import Outcome, Probe
 from harness.results.reader import StoredJob
@@ -62,20 +64,16 @@ class CaseReport:
     @property
     def latency_s(self) -> NDArray[np.float64]:
         """Return every timed latency in seconds."""
-        return self._timed_samples("latency_ns") / 1e9
+        return self._timings.latency_s
 
     @property
     def injected_s(self) -> NDArray[np.float64]:
         """Return the times of the timed searches by the adapter's own clock, in seconds."""
-        return self._timed_samples("stage_planted_ns") / 1e9
+        return self._timings.stages_s["planted"]
 
-    def _timed_samples(self, column: str) -> NDArray[np.float64]:
-        parts = []
-        for job in self.jobs:
-            samples = job.samples()
-            timed = samples.column("trial").to_numpy() >= 0  # warm-up and repeats have negative numbers
-            parts.append(np.asarray(samples.column(column).to_numpy()[timed], dtype=np.float64))
-        return np.concatenate(parts)
+    @property
+    def _timings(self) -> Timings:
+        return timings.read((number, job.samples()) for number, job in enumerate(self.jobs))
 
 
 @dataclass(frozen=True)
@@ -129,14 +127,6 @@ def missing_verdict(figure: str, injected: str, reason: Text | None) -> FigureVe
     return FigureVerdict(figure, injected, measured, "", "a figure", False)
 
 
-def time_verdict(figure: str, truth_s: float, measured_s: float) -> FigureVerdict:
-    """Compare two durations in seconds."""
-    allowed_s, error_s = allowed_error_s(truth_s), measured_s - truth_s
-    error = f"{error_s * 1e6:+,.1f} us ({percent(error_s, truth_s)})"
-    allowed = f"{allowed_s * 1e6:,.0f} us"
-    return FigureVerdict(figure, ms(truth_s), ms(measured_s), error, allowed, abs(error_s) <= allowed_s)
-
-
 def memory_verdict(figure: str, truth: int, measured: int | None, reason: Text | None) -> FigureVerdict:
     """Compare two sizes in bytes, within the larger of 3 % and 8 MiB."""
     if measured is None:
@@ -173,7 +163,10 @@ class MeanLatency(KnownValue):
         yield self._compare(float(report.injected_s.mean()) if self.service_s is None else self.service_s, mean.value)
 
     def _compare(self, truth_s: float, mean_s: float) -> FigureVerdict:
-        return time_verdict("mean", truth_s, mean_s)
+        allowed_s, error_s = allowed_error_s(truth_s), mean_s - truth_s
+        error = f"{error_s * 1e6:+,.1f} us ({percent(error_s, truth_s)})"
+        allowed = f"{allowed_s * 1e6:,.0f} us"
+        return FigureVerdict("mean", ms(truth_s), ms(mean_s), error, allowed, abs(error_s) <= allowed_s)
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,6 @@ from dataclasses import asdict, replace
 from operator import attrgetter
 
 from harness import filesystem
-from harness.analysis.evaluate_job import JobEvaluator
-from harness.analysis.rows import build_rows
 from harness.datasets import Dataset
 from harness.driver.records import Outcome
 from harness.errors import UsageError
@@ -18,14 +16,12 @@ from harness.experiments.calibration import fixtures
 from harness.experiments.calibration.cases import Case, Group, select
 from harness.experiments.calibration.fixtures import InjectingLauncher
 from harness.experiments.calibration.known_values import CaseReport, FigureVerdict, PeakMemory
-from harness.jobs import orchestrator
 from harness.jobs.inputs import RunOptions
 from harness.jobs.suite_protocol import SuiteProtocol
 from harness.launch.base import Launcher
 from harness.launch.images import catalog
-from harness.progress import NOWHERE, Progress, show_progress, task
+from harness.progress import Progress, task
 from harness.report.document import Escape, ReportDocument, Section, grid_of, lines_of
-from harness.results.reader import read_jobs
 
 SYSTEM = "calibration"
 
@@ -88,12 +84,8 @@ def _measure(
     """Run these groups and report only their jobs."""
     reports: dict[str, CaseReport] = {}
     for group in groups:
-        inputs = fixtures.inputs(group, launcher.base, dataset)
-        with show_progress(NOWHERE):
-            summary = orchestrator.run_suite(inputs, options, launcher)
-        keys = {result.key for result, _ in summary.jobs}
-        jobs = [job for job in read_jobs(options.results / group.name) if job.result.key in keys]
-        for row in build_rows(jobs, JobEvaluator(("RR@10",))).table.rows:
+        jobs, rows = fixtures.run_group(group, launcher.base, dataset, options, launcher)
+        for row in rows:
             own = tuple(job for job in jobs if job.result.spec.cell.system == row.system)
             reports[row.system] = CaseReport(row, own)
     return reports

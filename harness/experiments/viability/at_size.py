@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from harness.analysis import scaling
 from harness.analysis.scaling import ExaminedLaw, MeasuredSize
@@ -33,7 +33,7 @@ class LimitAtSize:
     documents: int
     law: ExaminedLaw
     limit_bytes: Estimate
-    offer: Offer | None = None
+    offer: Offer | None
 
 
 def limits_at(
@@ -72,14 +72,24 @@ def limits_at(
     for (system, dataset, cpus, gpus), limits in searched.items():
         sizes = [MeasuredSize(size, (limit,)) for size, limit in limits.items()]
         law = scaling.examined(sizes, steepest=scaling.STORED_STEEPEST)
-        made = LimitAtSize(system, dataset, cpus, gpus, documents, law, law.predict(documents))
-        found.append(_with_offer(made, snapshot, choice, architectures[system, dataset, cpus, gpus]))
+        limit = law.predict(documents)
+        architecture = architectures[system, dataset, cpus, gpus]
+        offer = cheapest_with(limit.high, cpus, gpus, architecture, snapshot, choice)
+        found.append(LimitAtSize(system, dataset, cpus, gpus, documents, law, limit, offer))
     return found
 
 
-def _with_offer(found: LimitAtSize, snapshot: Snapshot, choice: TypeChoice, architecture: str) -> LimitAtSize:
-    if found.limit_bytes.high is None:
-        return found
-    memory_bytes = offers.host_reserve().needed(round(found.limit_bytes.high))
-    provided = offers.find_offers(Envelope("limit", found.cpus, memory_bytes, found.gpus), snapshot)
-    return replace(found, offer=provided.chosen(choice, architecture))
+def cheapest_with(
+    limit_bytes: float | None,
+    cpus: int,
+    gpus: int,
+    architecture: str,
+    snapshot: Snapshot,
+    choice: TypeChoice,
+    gpu_memory_bytes: int | None = None,
+) -> Offer | None:
+    """Return the cheapest type whose host leaves a limit to a job; ``None`` without a limit or such a type."""
+    if limit_bytes is None:
+        return None
+    hardware = Envelope("limit", cpus, offers.host_reserve().needed(round(limit_bytes)), gpus)
+    return offers.find_offers(hardware, snapshot, gpu_memory_bytes=gpu_memory_bytes).chosen(choice, architecture)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from harness.analysis import cell_summary, pooling, row_pricing
+from harness.analysis import cell_summary, pooling, row_pricing, timings
 from harness.analysis.validity import machine_speed
 from harness.driver.records import Outcome
 from harness.errors import JobError, StoreError, UsageError
@@ -78,9 +78,7 @@ def inspect(job: StoredJob, measures: Sequence[Any], levels: machine_speed.Level
     summary = cell_summary.summarise([job], rankings=False)
     if summary.reason is not None:
         raise StoreError(f"{job.folder}: {summary.reason}; move the folder away and measure again")
-    samples = job.samples()
-    timed = [trial >= 0 for trial in samples.column("trial").to_pylist()]
-    latency = samples.column("latency_ns").to_numpy()[timed] / 1e9
+    latency = timings.read([(0, job.samples())]).latency_s
     figures = {MEAN: summary.latency.mean_s}
     figures |= {name: percentile(latency, name, summary.queries or 0) for name in MIN_QUERIES}
     run = read_job_run(job) if job.run_path else trec.Run({}, ())

@@ -114,19 +114,18 @@ def minimum(question: SuiteQuestion, ask: Callable[[SuiteQuestion], Question]) -
     """Answer one question; errors as :func:`find_minima`."""
     verdicts: list[ViabilityVerdict] = []
     failures: dict[int, str] = {}
-    try:
-        opened = ask(question)
-        for count in question.cpus:
-            try:
-                verdicts.append(smallest(opened, count))
-            except (EngineError, StoreError):
-                raise
-            except HarnessError as error:
-                failures[count] = str(error)
-    except (EngineError, StoreError):
-        raise
-    except HarnessError as error:
-        failures |= dict.fromkeys(question.cpus, str(error))
+    opened: Question | None = None
+    for count in question.cpus:
+        try:
+            opened = opened or ask(question)
+            verdicts.append(smallest(opened, count))
+        except (EngineError, StoreError):
+            raise
+        except HarnessError as error:
+            failures[count] = str(error)
+            if opened is None:
+                failures = dict.fromkeys(question.cpus, str(error))
+                break
     name = question.system.variant_of or question.system.name
     printed, source = published.minimum_viable(name, question.gpus) or (None, "")
     dataset = dataset_name(question.dataset)

@@ -119,14 +119,11 @@ class SubjectJobs:
         self.folder = results / SUITE / subject.system.name / subject.dataset.name
         # The mark is written with the first job, so that a search without a job does not outdate stored ones.
         self._unmarked = datetime.now(UTC) if fresh else None
-        since, here = (
-            self._unmarked or read_mark(self.folder / _SINCE),
-            environment.read(launcher.engine_version()).machine,
-        )
-        stored = stored_jobs(self.folder)
+        since = self._unmarked or read_mark(self.folder / _SINCE)
+        here = environment.read(launcher.engine_version()).machine
         # Another machine's jobs are not evidence for this one.
         self._stored: dict[str, list[StoredJob]] = defaultdict(list)
-        for job in stored:
+        for job in stored_jobs(self.folder):
             if _counts(job.result) and started(job) >= since and job.result.environment.machine == here:
                 self._stored[identity(job.result.spec)].append(job)
 
@@ -240,8 +237,7 @@ class SubjectJobs:
     def _spec(self, envelope: Envelope) -> ResultSpec:
         inputs = self._inputs(envelope)
         recipes = {name: self._ready(system).recipe for name, system in inputs.images(inputs.cells).items()}
-        cannot = {envelope.name: reason} if (reason := self._launcher.cannot(envelope)) else {}
-        (planned,) = plan(inputs, self._launcher.isolation.name, recipes, [], cannot=cannot)
+        (planned,) = plan(inputs, self._launcher.isolation.name, recipes, [])
         return planned.spec
 
     def _mark(self, since: datetime) -> None:

@@ -10,9 +10,8 @@ from typing import Any
 from harness.analysis.published import Viable
 from harness.analysis.scaling import MeasuredSize
 from harness.analysis.table import processors
-from harness.driver.records import Envelope
 from harness.experiments.viability.acceptance import MEAN, SLOWER, Criteria
-from harness.experiments.viability.at_size import LimitAtSize
+from harness.experiments.viability.at_size import LimitAtSize, cheapest_with
 from harness.experiments.viability.minimum import Minimum
 from harness.experiments.viability.render import (
     JOB_COLUMNS,
@@ -201,15 +200,9 @@ def _lines_of(minimum: Minimum, snapshot: Snapshot, choice: TypeChoice) -> Itera
 
 def offer_of(verdict: ViabilityVerdict, snapshot: Snapshot, choice: TypeChoice = DEFAULT_CHOICE) -> Offer | None:
     """Return the cheapest type with enough memory for a verdict's limit; ``None`` without a limit or such a type."""
-    if verdict.limit_bytes is None:
-        return None
-    peak = verdict.unconstrained.peak_gpu_bytes
-    found = offers.find_offers(
-        Envelope("limit", verdict.cpus, offers.host_reserve().needed(verdict.limit_bytes), verdict.gpus),
-        snapshot,
-        gpu_memory_bytes=None if peak is None or not verdict.gpus else -(-peak // verdict.gpus),  # of each GPU
-    )
-    return found.chosen(choice, verdict.architecture)
+    peak, cpus, gpus = verdict.unconstrained.peak_gpu_bytes, verdict.cpus, verdict.gpus
+    of_each_gpu = None if peak is None or not gpus else -(-peak // gpus)
+    return cheapest_with(verdict.limit_bytes, cpus, gpus, verdict.architecture, snapshot, choice, of_each_gpu)
 
 
 def _verdict_section(line: _Line, verdict: ViabilityVerdict, snapshot: Snapshot, escape: Escape) -> Section:
@@ -218,7 +211,7 @@ def _verdict_section(line: _Line, verdict: ViabilityVerdict, snapshot: Snapshot,
         *unconstrained_lines(verdict.unconstrained),
         criteria_text(verdict.targets, verdict.least),
         *fault_lines(verdict, escape),
-        *_margin(verdict),
+        *(() if verdict.margin_bytes is None else (f"Margin: {mib(verdict.margin_bytes)} above the anonymous peak.",)),
         *_doubts(verdict),
         *_rent(line.offer, verdict, snapshot),
     )
@@ -253,11 +246,6 @@ def _headline(verdict: ViabilityVerdict) -> str:
     if verdict.limit_bytes - verdict.below_bytes > verdict.step_bytes:
         text += f" The {verdict.probes} probes leave the edge between these two, coarser than --step."
     return text
-
-
-def _margin(verdict: ViabilityVerdict) -> Iterator[str]:
-    if verdict.margin_bytes is not None:
-        yield f"Margin: {mib(verdict.margin_bytes)} above the anonymous peak."
 
 
 def _doubts(verdict: ViabilityVerdict) -> Iterator[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from harness.commands import quoted
 from harness.errors import UnknownName, UsageError
 from harness.experiments.viability.judge import Judgement, Unconstrained
-from harness.experiments.viability.probe import MIB, envelope
+from harness.experiments.viability.probe import MIB
 from harness.experiments.viability.search import CONFIRMATIONS, TRIES, ProbeFinding, Purpose
 from harness.experiments.viability.session import Question, Session
 from harness.experiments.viability.smallest import Evidence, evidence
@@ -78,7 +78,6 @@ def validate(question: Question, instance: Instance) -> InstanceVerdict:
             f"{name} leaves {limit // MIB:,} MiB to a job, this host {here // MIB:,}: this host is too small to emulate"
             " it; run this on a larger machine, or name a smaller type"
         )
-    question.jobs.check(envelope(instance.vcpus, limit, question.gpus))
     session = Session(question, instance.vcpus)
     base, criteria, judgements = session.base, question.criteria, list[Judgement]()
     while (holds := _holds(judgements)) is None:

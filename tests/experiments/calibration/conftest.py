@@ -25,7 +25,8 @@ class Job:
     def samples(self) -> pa.Table:
         # A warm-up row and a repeat around them, which no truth may count.
         trials = [-1, *[0] * len(self.latency_s), -2]
-        columns = {"trial": pa.array(trials, pa.int32())}
+        names = pa.array([f"q{place}" for place in range(len(trials))]).dictionary_encode()
+        columns = {"query_id": names, "trial": pa.array(trials, pa.int32()), "warmup": [trial < 0 for trial in trials]}
         for name, seconds in (("latency_ns", self.latency_s), ("stage_planted_ns", self.injected_s)):
             columns[name] = pa.array([10**12, *(round(value_s * 1e9) for value_s in seconds), 10**12], pa.int64())
         return pa.table(columns)

@@ -15,6 +15,7 @@ from harness.errors import UsageError
 from harness.experiments.calibration import cases, fixtures, run
 from harness.experiments.calibration.cases import Case, Group
 from harness.experiments.calibration.known_values import FigureVerdict, JobEnd, MeanLatency
+from harness.jobs import orchestrator
 from harness.jobs.inputs import RunOptions
 from harness.launch.base import LaunchEnd, LaunchRequest
 from harness.launch.fake import FakeLauncher
@@ -104,7 +105,7 @@ def test_a_quota_is_set_once_when_the_first_trial_runs(tmp_path: Path) -> None:
         group, run.catalog.system("calibration"), fixtures.dataset(tmp_path / "data", tmp_path / "cache")
     )
     options = RunOptions(tmp_path / "results", tmp_path / "cache", tmp_path)
-    run.orchestrator.run_suite(inputs, options, launcher)
+    orchestrator.run_suite(inputs, options, launcher)
     assert list(inner.throttled) == [("throttled", (50_000, 100_000))]
     assert sorted(begun) == ["free", "throttled"]
 
