@@ -57,13 +57,14 @@ def test_demo_has_five_rows_and_leaves_the_harness_a_cpu() -> None:
 
 def _install(wheel: Path, folder: Path) -> Path:
     """Install a wheel and its pinned packages into a fresh environment; uv is quicker, pip knows its configuration."""
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     python = folder / "bin" / "python"
     lock = ROOT / "harness" / "remote" / "requirements.lock"
     uv = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", python]
     pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     for what in (["--require-hashes", "-r", lock], ["--no-deps", wheel]):
         if subprocess.run([*uv, *what], check=False, capture_output=True).returncode:
+            subprocess.run([python, "-m", "ensurepip"], check=True, capture_output=True)
             subprocess.run([*pip, *what], check=True)
     return folder / "bin" / "harness"
 

@@ -30,9 +30,10 @@ overhead = false
 documents = [300, 600, 1_200, 2_400]
 [protocol]
 trials = 3
-sample_size = 60
+sample_size = 40
 repeats = 0
-warmup_queries = 12
+warmup_queries = 4
+warmup_cap = 4
 """
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import adapter
 import numpy
+import torch
 from safetensors.numpy import load_file
 
 from checkpoints import rerank
@@ -68,9 +69,6 @@ def engine(assets: Path, index: Path, corpus: Corpus | None = None, **params: An
     return made
 
 
-ERF = numpy.vectorize(math.erf)
-
-
 class Restated:
     """Tensors in float64, and what the transformers have in common."""
 
@@ -105,7 +103,7 @@ class Restated:
 
 
 def gelu(values: Any) -> Any:
-    return values * 0.5 * (1 + ERF(values / math.sqrt(2)))
+    return values * 0.5 * (1 + torch.erf(torch.from_numpy(values / math.sqrt(2))).numpy())
 
 
 class Bert(Restated):

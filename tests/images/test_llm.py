@@ -49,7 +49,8 @@ def ask(engine: docker.DockerClient, warmth: Warmth, tmp_path: Path) -> Probe:
     """Run lines in the engine's image, with a small Llama."""
 
     def run(lines: str) -> list[Any]:
-        image = builder.ImageBuilder(engine, CACHE).ensure_engine(catalog.system("smollm2-qlm"))
+        # A system's, which has its weights as well: one container is warm for all tests of this file.
+        image = builder.ImageBuilder(engine, CACHE).ensure(catalog.system("smollm2-qlm"))
         job = tmp_path / "job"
         job.mkdir()
         documents, queries = SCIFACT.texts(40, 50)

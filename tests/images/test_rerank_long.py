@@ -51,7 +51,7 @@ ids = [each.doc_id for each in corpus]
 for kind in loops.HEADS:
     loops.make(assets, kind)
     ready = loops.engine(assets, kind, Path("/index") / kind, corpus, batch_tokens=1)
-    queries = [short.words(1 + n % 8, n) for n in range(50)]
+    queries = [short.words(1 + n % 8, n) for n in range(16)]
     few = [ids[0]] * 20 if kind == "bigbird" else [ids[0]]
     forward = [ready.score(query, ids[10:13]) for query in queries]
     ready.score("ice", few)

@@ -45,6 +45,7 @@ trials = 3
 sample_size = 60
 repeats = 0
 warmup_queries = 12
+warmup_cap = 12
 [[expect]]
 system = "tantivy@older"
 profile = "cpu1-mem1"

@@ -61,7 +61,7 @@ def all_ok(profiles: list[str], trials: int) -> Counter[tuple[str, int, Outcome]
 
 
 def test_kills_and_a_cancelled_task_lose_no_job_and_measure_none_twice(login: Login) -> None:
-    login.bench.plant("planted", service_s=0.15)
+    login.bench.plant("planted", service_s=0.4)
     login.bench.suite(protocol(2), profiles=TWO_PROFILES)
     login.hand_over()
     command = login.start()
@@ -112,7 +112,7 @@ def test_ctrl_c_asks_before_it_cancels_and_leaves_the_tasks_by_default(login: Lo
 
 
 def test_full_shared_folder_is_named_and_the_same_command_goes_on_with_room(login: Login) -> None:
-    login.bench.plant("planted", service_s=0.2)
+    login.bench.plant("planted", service_s=0.5)
     login.bench.suite(protocol(2), profiles=["cpu1-mem1"])
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=40m,mode=0750", "none", str(login.shared)], check=True)
     try:
