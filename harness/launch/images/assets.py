@@ -20,7 +20,7 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -103,7 +103,7 @@ def fetch(owner: str, assets: tuple[Asset, ...], cache: Path, models: Path | Non
         missing = {name: sha for name, sha in asset.sha256.items() if not _has_content(cache / "files" / sha, sha)}
         if missing:
             _obtain(owner, asset, missing, cache=cache, models=models)
-    with filesystem.fresh_folder(tree) as fresh:
+    with _fresh_folder(tree) as fresh:
         for name, sha in pins.items():
             (fresh / name).parent.mkdir(parents=True, exist_ok=True)
             _link(cache / "files" / sha, fresh / name)
@@ -192,7 +192,7 @@ def wheels(lock: Path, extra_indexes: tuple[str, ...], cache: Path, platform: st
         if folder.is_dir():
             return folder
         log.info(f"downloading the Python packages of {lock.parent.name} for {platform}")
-        with filesystem.fresh_folder(folder) as fresh:
+        with _fresh_folder(folder) as fresh:
             failure = _pip_download(pinned, fresh, platform) if pinned else None
             if failure and extra:
                 failure = _pip_download(pinned, fresh, platform, *extra)
@@ -424,3 +424,14 @@ def _link(source: Path, target: Path) -> None:
 def _folder(path: Path) -> Path:
     path.mkdir(parents=True, exist_ok=True)
     return path
+
+
+@contextmanager
+def _fresh_folder(target: Path) -> Iterator[Path]:
+    """Yield an empty folder that replaces ``target`` in one step if the block ends well."""
+    with filesystem.scratch_folder(target.parent, target.name) as scratch:
+        fresh = _folder(scratch / "fresh")
+        yield fresh
+        if target.exists():
+            target.rename(scratch / "old")
+        fresh.rename(target)
