@@ -203,15 +203,12 @@ def scratch_folder(parent: Path, name: str) -> Iterator[Path]:
 
 @contextmanager
 def fresh_folder(target: Path) -> Iterator[Path]:
-    """Yield an empty folder that replaces ``target`` in one step if the block ends well.
-
-    Removes what dead processes left of the same name.
-    """
+    """Yield an empty folder that replaces ``target`` in one step if the block ends well."""
     with scratch_folder(target.parent, target.name) as scratch:
         fresh = scratch / "fresh"
         fresh.mkdir()
         yield fresh
-        with suppress(FileNotFoundError):
+        if target.exists():
             target.rename(scratch / "old")
         fresh.rename(target)
 

@@ -9,10 +9,9 @@ from functools import cached_property
 from harness import config, extras
 from harness.aws import clients, machines
 from harness.aws.clients import Connections
-from harness.aws.ec2 import account
 from harness.aws.machines import RentalOptions
 from harness.aws.objects import Objects
-from harness.commands import option, quoted
+from harness.commands import option
 from harness.errors import RemoteError, UsageError
 from harness.jobs.suite import Suite
 from harness.launch.checks import Check, Level
@@ -20,7 +19,7 @@ from harness.pricing import instances, prices
 from harness.pricing.offers import ChosenMachine
 from harness.remote.backend import Backend
 from harness.remote.partition import Market
-from harness.remote.records import Launch, RemoteRun, ShippedInput
+from harness.remote.records import Launch, RemoteRun
 
 HOURS_A_MONTH = 730.0
 # A public IPv4 address (aws.amazon.com/vpc/pricing, since 2024-02-01, all regions); in a default VPC each has one.
@@ -89,14 +88,6 @@ class RentalBackend(Backend):
             usd_per_hour=lambda machine, disk_gib: usd_per_hour(machine, disk_gib, disk.usd_per_gib_month),
             notes=(f"prices: {snapshot}, with disk (gp3) and address{spot}",),
         )
-
-    def begin(self, run: RemoteRun, bundle: ShippedInput) -> None:
-        """Remember the run, the harness that workers fetch, and the account stack."""
-        self._run, self._bundle = run, bundle
-        stack = account.find(self._connections, self._work)
-        if stack is None:
-            raise UsageError(f"the account stack no longer exists; make it with {quoted('ec2 up', self._work)}")
-        self._account = stack
 
     def going_on(self, launches: Sequence[Launch]) -> str:
         """Return a line for a user who stops watching: when all ends by itself, and what ends it now."""

@@ -431,7 +431,6 @@ def _run_in_cloud(
     from harness.launch.images import platforms
     from harness.remote import run as remote_run
     from harness.remote.run import ClientContext, RemoteRequest
-    from harness.remote.shipment import Shipper
 
     cloud = request.cloud if "most" in backend.options else replace(request.cloud, most=sys.maxsize)
     if request.work is None:
@@ -441,13 +440,8 @@ def _run_in_cloud(
         )
     work = Objects(Connections(cloud.region), parse_uri(request.work))
     with closing(DockerLauncher(options.cache, request.choice.models, platform=platforms.AMD64)) as docker:
-        machines = backend(suite, work, cloud)
-        client = ClientContext(
-            launcher=docker,
-            shipper=Shipper(work, docker.client, options.cache),
-            agree=lambda question: agree(request.yes, question),
-        )
-        return remote_run.run(RemoteRequest(suite, options, work, cloud), client, machines)
+        client = ClientContext(docker, agree=lambda question: agree(request.yes, question))
+        return remote_run.run(RemoteRequest(suite, options, work, cloud), client, backend(suite, work, cloud))
 
 
 def _ended(done: RunReport | None) -> tuple[RunSummary | None, Sequence[str]]:

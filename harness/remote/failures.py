@@ -32,7 +32,7 @@ Answer = TypeVar("Answer")
 
 @contextmanager
 def ignoring(*codes: str) -> Iterator[None]:
-    """Leave the block on an RemoteError of one of these codes."""
+    """Leave the block on a RemoteError of one of these codes."""
     try:
         yield
     except RemoteError as error:

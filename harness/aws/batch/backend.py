@@ -13,7 +13,7 @@ from typing import Any
 from harness.aws import clients, cloudformation
 from harness.aws.batch import suite_stack
 from harness.aws.batch.suite_stack import LEAST_TIMEOUT_S, BatchOptions
-from harness.aws.ec2 import instances
+from harness.aws.ec2 import account, instances
 from harness.aws.errors import aws_errors
 from harness.aws.machines import RentalOptions
 from harness.aws.objects import Objects
@@ -26,7 +26,7 @@ from harness.remote import partition
 from harness.remote.backend import ENDED, RUNNING, UNKNOWN, WAITING, PartState
 from harness.remote.failures import concealed
 from harness.remote.partition import Grouping
-from harness.remote.records import Launch, PlannedPart
+from harness.remote.records import Launch, PlannedPart, RemoteRun, ShippedInput
 
 log = logging.getLogger(__name__)
 
@@ -112,6 +112,11 @@ class BatchBackend(RentalBackend):
             return None
         words = (state.lower(), status.lower(), concealed(environment.get("statusReason") or ""))
         return f"environment {name} is {', '.join(filter(None, words))}"
+
+    def begin(self, run: RemoteRun, bundle: ShippedInput) -> None:
+        """Remember the run, and the harness that agents fetch."""
+        self._run, self._bundle = run, bundle
+        self._account = account.require(self._connections, self._work)
 
     def launch(self, launch: Launch, part: PlannedPart, note: Callable[[Launch], None]) -> None:
         """Submit a part's job, unless an earlier one may show up."""

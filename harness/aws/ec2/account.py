@@ -61,6 +61,14 @@ def find(connections: Connections, work: S3Uri) -> Account | None:
     return Account(**{name: stack.outputs[output] for name, output in outputs.items()})
 
 
+def require(connections: Connections, work: S3Uri) -> Account:
+    """Return the account stack's outputs; raise a UsageError without them."""
+    stack = find(connections, work)
+    if stack is None:
+        raise UsageError(f"the account stack no longer exists; make it with {quoted('ec2 up', work)}")
+    return stack
+
+
 def check_reaper(connections: Connections, account: Account) -> None:
     """Refuse to launch where AWS would not end late workers."""
     rule, state = account.reaper_rule, "missing"

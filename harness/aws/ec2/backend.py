@@ -97,7 +97,8 @@ class Ec2Backend(RentalBackend):
 
     def begin(self, run: RemoteRun, bundle: ShippedInput) -> None:
         """Remember the run; find images, subnets and zones of all its parts."""
-        super().begin(run, bundle)
+        self._run, self._bundle = run, bundle
+        self._account = account.require(self._connections, self._work)
         self._look_around(run.parts)
 
     def launch(self, launch: Launch, part: PlannedPart, note: Callable[[Launch], None]) -> None:

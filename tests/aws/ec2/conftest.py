@@ -51,7 +51,7 @@ PROFILES = ("cpu1-mem256m", "cpu1-mem1")
 class FakeShipper(shipment.Shipper):
     """Ships nothing but says so; indexes of workers are adopted."""
 
-    def __init__(self, work: Objects, cache: Path) -> None:
+    def __init__(self, work: Objects, _engine: None, cache: Path) -> None:
         self._work, self._cache = work, cache
 
     def bundle(self) -> ShippedInput:
@@ -95,8 +95,8 @@ class Field:
     def client(self, **changes: Any) -> ClientContext:
         client = ClientContext(
             launcher=FakeLauncher(),
-            shipper=FakeShipper(Objects(Connections(REGION), WORK), self.bench.cache),
             agree=lambda _question: None,
+            shipper=FakeShipper,
             timeouts=QUICK,
         )
         return replace(client, **changes)
@@ -105,9 +105,7 @@ class Field:
         self, client: ClientContext | None = None, connections: Connections | None = None, **changes: Any
     ) -> RunReport:
         with show_progress(self.console or Console(file=self.screen, width=200)):
-            request, client = self.request(connections, **changes), client or self.client()
-            shipper = FakeShipper(request.work, self.bench.cache)  # with the same connections
-            done = run_rented(request, replace(client, shipper=shipper))
+            done = run_rented(self.request(connections, **changes), client or self.client())
         assert done is not None
         return done
 
