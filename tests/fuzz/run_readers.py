@@ -11,6 +11,7 @@ import numpy as np
 from harness.analysis import rejudge
 from harness.datasets import passage_matching, passage_positions
 from harness.datasets.passage_positions import RelevantPosition
+from harness.errors import FileError
 from harness.evaluation import embeddings, judged_runs, pool, qrels_merge, trec
 from harness.evaluation.embeddings import Embeddings
 from tests.fuzz.child import LINKED, NAMED, Reader
@@ -58,6 +59,13 @@ def _make_vectors(folder: Path) -> None:
     vectors = np.arange(60, dtype=np.float32).reshape(20, 3)
     made = Embeddings(tuple(f"d{n}" for n in range(20)), vectors, "minilm", "c" * 64, "document", "s" * 64)
     embeddings.write(folder / "embeddings" / "one.parquet", made)
+
+
+def _read_positions(folder: Path, _scratch: Path) -> object:
+    path = passage_positions.find_positions(folder)
+    if path is None:
+        raise FileError(f"{folder}: has no positions")
+    return list(passage_positions.read_positions(path)), passage_positions.positions_content(folder)
 
 
 def _read_vectors(folder: Path, _scratch: Path) -> object:
@@ -119,10 +127,7 @@ READERS = (
     Reader(
         "positions",
         _texts(positions__jsonl=_POSITIONS),
-        lambda folder, _: (
-            list(passage_positions.read_positions(folder / "positions.jsonl")),
-            passage_positions.positions_content(folder),
-        ),
+        _read_positions,
         ("positions.jsonl",),
         skips=LINKED,
     ),
