@@ -98,7 +98,7 @@ class JobEvaluator:
             None if hits_alone else self._unjudged(job, run, basis, sample),
             self._distances(job, run, basis, sample, hits_alone=hits_alone),
             () if basis.sha256 else tuple(trec.negative_grade_notes(grades)),  # otherwise its own remarks say it
-            first_stage.score(job, judged, basis.qrels, sample, ranked, hits_alone=hits_alone),
+            first_stage.score(job, judged, basis.qrels, sample, ranked),
         )
 
     def _basis(self, job: StoredJob) -> JudgementBasis:
