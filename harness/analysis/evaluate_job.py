@@ -98,7 +98,7 @@ class JobEvaluator:
             self._distances(job, run, basis, sample, hits_alone=hits_alone),
             # Other judgements' own notes say it.
             () if basis.sha256 else tuple(trec.negative_grade_notes(basis.qrels, sample)),
-            first_stage.score(job, judged, basis.qrels, sample, ranked, hits_alone=hits_alone),
+            first_stage.score(job, judged, basis.qrels, sample, ranked),
         )
 
     def _basis(self, job: StoredJob) -> JudgementBasis:

@@ -22,7 +22,7 @@ from harness.estimate import Estimate
 from harness.evaluation import evaluate, measure_names, trec
 from harness.evaluation.evaluate import Evaluation
 from harness.evaluation.trec import Qrels, Run
-from harness.results.reader import FIRST_STAGE, StoredJob, most_first_stage_hits
+from harness.results.reader import FIRST_STAGE, StoredJob, judges_hits_alone, most_first_stage_hits
 from harness.results.schema import STORED_RUN
 from harness.stats import Floats
 from harness.untrusted import MAX_FILE_BYTES, fields_of, open_regular, reading
@@ -32,13 +32,7 @@ _LONGEST_LINE_BYTES = 4096
 
 
 def score(
-    job: StoredJob,
-    judged: Evaluation,
-    qrels: Qrels,
-    sample: Sequence[str],
-    measures: Sequence[Any],
-    *,
-    hits_alone: bool,
+    job: StoredJob, judged: Evaluation, qrels: Qrels, sample: Sequence[str], measures: Sequence[Any]
 ) -> FirstStage | None:
     """Score a job's first stage against its whole run; ``None``: the system has one stage.
 
@@ -48,7 +42,6 @@ def score(
         qrels: the judgements of ``judged``.
         sample: the queries of ``judged``.
         measures: the measures of ``judged``.
-        hits_alone: only hits of the job's run are judged, so other documents are unknown.
     """
     path = job.file(FIRST_STAGE)
     if path is None:
@@ -61,7 +54,7 @@ def score(
         missing = Estimate(None, reason=f"the first stage's run cannot be judged: {error}")
         return FirstStage("first stage", True, asked if type(asked) is int else 0, missing)
     depth = asked if type(asked) is int else max(map(len, run.rankings.values()), default=0)
-    if hits_alone:
+    if judges_hits_alone(job.qrels_path()):  # other documents are unknown
         return FirstStage(system, measured, depth, Estimate(None, reason=_HITS_ALONE))
     found = FirstStage(system, measured, depth, _ceiling(run, qrels, sample, depth))
     alone = evaluate.evaluate(_cut(run, sample, job.result.spec.k), qrels, sample, measures)

@@ -112,12 +112,8 @@ class SizedSystem:
 
     @cached_property
     def laws(self) -> Mapping[SizeFigure, ExaminedLaw]:
-        """The law and the exam of each figure."""
+        """The law and the exam of each figure, in the row's unit."""
         return {figure: scaling.examined(self.sizes(figure), figure.own_error, figure.steepest) for figure in FIGURES}
-
-    def predict(self, figure: SizeFigure, documents: int) -> Estimate:
-        """Return a figure at a number of documents, in the row's unit; its value is missing with a reason."""
-        return self.laws[figure].predict(documents)
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,7 +175,7 @@ def sized_rows(rows: Iterable[Row]) -> list[Row]:
 
 def at_size(system: SizedSystem, documents: int, priced: Pricing) -> SystemAtSize:
     """Return a system at a number of documents, with the machine that holds it and its cost."""
-    figures = {figure: system.predict(figure, documents) for figure in FIGURES}
+    figures = {figure: law.predict(documents) for figure, law in system.laws.items()}
     return SystemAtSize(system, documents, figures, _row_at(system, figures, documents, priced))
 
 

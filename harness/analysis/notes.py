@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 
 from harness.analysis import query_prices
 from harness.analysis.query_prices import QueryPrices
-from harness.analysis.table import Overhead, Row, Validity, processors
+from harness.analysis.table import Overhead, Row, Table, Validity, processors
 from harness.driver.records import Outcome
 from harness.estimate import LATENCY_MIN_QUERIES, MIN_PROCESSES, MIN_QUERIES
 from harness.evaluation.judged_runs import unjudged_share_notes
 from harness.pricing import cost, token_prices
-from harness.pricing.instances import DEFAULT_CHOICE, TypeChoice
+from harness.pricing.instances import TypeChoice
 from harness.pricing.prices import Snapshot, StoragePrice
 from harness.results.foreign import MARK
 from harness.results.schema import NULL_SERVICE, NULL_SYSTEM, by_size
@@ -104,15 +104,10 @@ UPDATE_METHOD = (
 MAPPED_METHOD = "Peak mapped: file pages that the job had mapped; the kernel may take them back at any time."
 
 
-def of_table(
-    rows: Sequence[Row],
-    overhead: Sequence[Overhead],
-    snapshot: Snapshot,
-    choice: TypeChoice = DEFAULT_CHOICE,
-    storage: StoragePrice | None = None,
-) -> tuple[str, ...]:
-    """Return all notes of a table, in reading order."""
-    notes = [*_overhead(overhead), *of_null(rows), MEAN_METHOD, PERCENTILE_METHOD]
+def of_table(table: Table, snapshot: Snapshot, choice: TypeChoice, storage: StoragePrice | None) -> tuple[str, ...]:
+    """Return all notes of a priced table, in reading order."""
+    rows = table.rows
+    notes = [*_overhead(table.overhead), *of_null(rows), MEAN_METHOD, PERCENTILE_METHOD]
     if any(row.scenario not in ("single_stream", "mixed") for row in rows):
         notes.append(THROUGHPUT_METHOD)
     mapped = any(row.resources.peak_mapped_bytes is not None for row in rows)
@@ -122,11 +117,9 @@ def of_table(
     notes += [WORK_METHOD] if any(row.counts for row in rows) else []
     notes += [UPDATE_METHOD] if any(row.updates for row in rows) else []
     notes += [FIRST_STAGE_METHOD] if any(row.first_stage for row in rows) else []
-    notes += [*of_cost(rows, choice), *_of_tokens(rows), *of_carbon(rows), *_of_index_cost(rows, storage)]
-    notes.append(
-        f"Prices: {snapshot.provider} {snapshot.region}, Linux {snapshot.term}, {snapshot.as_of} "
-        f"(source: {snapshot.source})."
-    )
+    notes += [*_of_cost(rows, choice), *_of_tokens(rows), *of_carbon(rows), *_of_index_cost(rows, storage)]
+    market = f"{snapshot.provider} {snapshot.region}, Linux {snapshot.term}, {snapshot.as_of}"
+    notes.append(f"Prices: {market} (source: {snapshot.source}).")
     return (
         *notes,
         *([FOREIGN_METHOD] if any(row.foreign for row in rows) else ()),
@@ -139,7 +132,7 @@ def of_table(
     )
 
 
-def of_cost(rows: Sequence[Row], choice: TypeChoice = DEFAULT_CHOICE) -> Iterator[str]:
+def _of_cost(rows: Sequence[Row], choice: TypeChoice) -> Iterator[str]:
     """Yield how the cost of queries was computed, by cost model, and on which machines."""
     yield from cost.describe_models(row.scenario for row in rows)
     yield from of_metered(rows)

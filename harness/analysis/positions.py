@@ -304,21 +304,19 @@ def _placed(passages: Sequence[RelevantPosition], scores: Floats) -> tuple[Place
     )
 
 
-def slope(starts: Floats, scores: Floats, seed: int = SEED, resamples: int = RESAMPLES) -> Estimate:
+def slope(starts: Floats, scores: Floats) -> Estimate:
     """Return the least-squares slope of a measure over positions, with a bootstrap interval over queries.
 
     Args:
         starts: position of each query's passage, shape (queries,), in the unit of the slope.
         scores: the measure, shape (queries,).
-        seed: of the resamples.
-        resamples: number of resamples.
     """
     if len(starts) < 2 or starts.min() == starts.max():
         return Estimate(None, reason="all passages start at one position")
     value = float(_slopes(np.ones((1, len(starts))), starts, scores)[0])
     if len(starts) < INTERVAL_MIN_QUERIES:
         return Estimate(value, reason=interval_of_too_few(INTERVAL_MIN_QUERIES, len(starts)))
-    blocks = stats.weight_blocks(np.zeros(len(starts), dtype=np.int64), resamples, seed)
+    blocks = stats.weight_blocks(np.zeros(len(starts), dtype=np.int64), RESAMPLES, SEED)
     drawn = np.concatenate([_slopes(weights, starts, scores) for weights in blocks])
     drawn = drawn[np.isfinite(drawn)]
     tail = (1 - CONFIDENCE) / 2

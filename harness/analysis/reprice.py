@@ -193,32 +193,25 @@ def compare(measured: Table, before: Tariff, now: Tariff) -> Repricing:
     carbon_dates = _carbon_dates(before, now)
     if carbon_dates:
         changes = tuple(_with_carbon(change, before, now) for change in changes)
-    flips = tuple(flip for way in (SAME, CHEAPEST, TOKENS, METERED) for flip in order_flips(changes, way))
-    best = tuple(change for way in (SAME, CHEAPEST) for change in cheapest_changes(changes, way))
-    gone = tuple(_gone(changes, now))
-    lost = _profiles(change for change in changes if change.cheapest_before.price and not change.cheapest.price)
-    new = _profiles(change for change in changes if change.cheapest.price and not change.cheapest_before.price)
-    dates = (before.snapshot.as_of, now.snapshot.as_of)
-    return Repricing(
+    found = Repricing(
         before=_dated(before.snapshot),
         now=_dated(now.snapshot),
         measures=measured.measures,
         changes=changes,
-        flips=flips,
-        best=best,
-        gone=gone,
-        no_longer_provided=lost,
-        newly_provided=new,
-        summary=(
-            *_summary(changes, flips, best, gone, lost, dates),
-            *_other_summaries(changes, flips),
-            *_carbon_summary(changes, carbon_dates),
+        flips=tuple(flip for way in (SAME, CHEAPEST, TOKENS, METERED) for flip in order_flips(changes, way)),
+        best=tuple(change for way in (SAME, CHEAPEST) for change in cheapest_changes(changes, way)),
+        gone=tuple(_gone(changes, now)),
+        no_longer_provided=_profiles(
+            each for each in changes if each.cheapest_before.price and not each.cheapest.price
         ),
+        newly_provided=_profiles(each for each in changes if each.cheapest.price and not each.cheapest_before.price),
+        summary=(),
         notes=tuple(_notes(changes, now.choice, failed=len(measured.rows) - len(changes))),
         token_dates=_dates(changes, TOKENS, before.tokens, now.tokens),
         serverless_dates=_dates(changes, METERED, before.serverless, now.serverless),
         carbon_dates=carbon_dates,
     )
+    return replace(found, summary=tuple(_summary(found)))
 
 
 def _profiles(changes: Iterable[RowChange]) -> tuple[str, ...]:
@@ -331,34 +324,40 @@ def _gone(changes: Sequence[RowChange], now: Tariff) -> Iterator[GoneType]:
             yield GoneType(name, rows, price.instance_type if price else None, note)
 
 
-def _summary(
-    changes: Sequence[RowChange],
-    flips: Sequence[OrderFlip],
-    best: Sequence[CheapestChange],
-    gone: Sequence[GoneType],
-    lost: Sequence[str],
-    dates: tuple[datetime.date, datetime.date],
-) -> Iterator[str]:
+def _summary(found: Repricing) -> Iterator[str]:
     """Count the changes between the dates, like with like, and the rows for which another type is cheaper."""
+
+    def flipped(way: str) -> str:
+        return f"{counted(sum(flip.way == way for flip in found.flips), 'verdict')} flipped"
+
     for way, words in ((SAME, "On the same instance at both dates"), (CHEAPEST, "On the cheapest type of each date")):
-        costs = [
-            (was.cost.value, is_now.cost.value)
-            for was, is_now in (change.pairs[way] for change in changes)
-            if way != SAME or not (was.substituted or is_now.substituted)
-        ]
-        flipped = sum(flip.way == way for flip in flips)
-        moved = sum(was.rank != is_now.rank for was, is_now in (change.pairs[way] for change in changes))
-        datasets = {change.place.dataset for change in best if change.way == way}
+        pairs = [change.pairs[way] for change in found.changes]
+        alike = [pair for pair in pairs if way != SAME or not any(priced.substituted for priced in pair)]
+        moved = sum(was.rank != is_now.rank for was, is_now in pairs)
+        datasets = {change.place.dataset for change in found.best if change.way == way}
         yield (
-            f"{words}: {_more_and_less(costs)}; "
-            f"{counted(moved, 'rank')} changed; {counted(flipped, 'verdict')} flipped; "
+            f"{words}: {_more_and_less(_costs(alike))}; {counted(moved, 'rank')} changed; {flipped(way)}; "
             f"{counted(len(datasets), 'dataset')} with another cheapest row."
         )
-    chosen = " and ".join(f"{counted(_gain(changes, side), 'row')} at {date}" for side, date in enumerate(dates))
+    dates = enumerate((found.before.date, found.now.date))
+    chosen = " and ".join(f"{counted(_gain(found.changes, side), 'row')} at {date}" for side, date in dates)
     yield f"Another type than its own is cheaper for {chosen}."
-    substituted = sum(each.rows for each in gone if each.successor is not None)
+    substituted = sum(each.rows for each in found.gone if each.successor is not None)
     of = f", of {counted(substituted, 'row')} that a substitute prices" if substituted else ""
-    yield f"{counted(len(gone), 'instance type')} gone{of}; {counted(len(lost), 'profile')} no type provides any more."
+    lost = f"{counted(len(found.no_longer_provided), 'profile')} no type provides any more"
+    yield f"{counted(len(found.gone), 'instance type')} gone{of}; {lost}."
+    for way in (TOKENS, METERED):
+        costs = _costs([change.pairs[way] for change in found.changes])
+        if any(None not in pair for pair in costs):
+            yield f"By {way}: {_more_and_less(costs)}; {flipped(way)}."
+    if found.carbon_dates:
+        then, now = found.carbon_dates
+        grams = [(change.carbon_before.grams.value, change.carbon.grams.value) for change in found.changes]
+        yield f"By the carbon factors of {now} against {then}: {_more_and_less(grams, 'emit')}."
+
+
+def _costs(pairs: Iterable[tuple[PricedRow, PricedRow]]) -> list[tuple[float | None, float | None]]:
+    return [(was.cost.value, is_now.cost.value) for was, is_now in pairs]
 
 
 def _more_and_less(costs: Iterable[tuple[float | None, float | None]], verb: str = "cost") -> str:
@@ -375,15 +374,6 @@ def _dates(changes: Sequence[RowChange], way: str, before: DatedFile | None, now
     return tuple("none" if each is None else str(each.as_of) for each in (before, now))
 
 
-def _other_summaries(changes: Sequence[RowChange], flips: Sequence[OrderFlip]) -> Iterator[str]:
-    """Count the changes by token and by serverless prices, where rows have them at both dates."""
-    for way in (TOKENS, METERED):
-        costs = [(was.cost.value, is_now.cost.value) for was, is_now in (change.pairs[way] for change in changes)]
-        if any(None not in pair for pair in costs):
-            flipped = counted(sum(flip.way == way for flip in flips), "verdict")
-            yield f"By {way}: {_more_and_less(costs)}; {flipped} flipped."
-
-
 def _carbon_dates(before: Tariff, now: Tariff) -> tuple[str, ...]:
     """Return the dates of the factors of carbon; empty if they are the same, or one is missing."""
     dates = [each.carbon.factors.date for each in (before, now) if each.carbon is not None]
@@ -394,13 +384,6 @@ def _with_carbon(change: RowChange, before: Tariff, now: Tariff) -> RowChange:
     architecture = row_pricing.measured_architecture(change.row)
     was, is_now = (row_carbon.of_row(change.row, each.carbon, architecture) for each in (before, now))
     return replace(change, carbon_before=was, carbon=is_now)
-
-
-def _carbon_summary(changes: Sequence[RowChange], dates: tuple[str, ...]) -> Iterator[str]:
-    """Count the changes of CO2e, if the dates have different factors."""
-    if dates:
-        grams = [(change.carbon_before.grams.value, change.carbon.grams.value) for change in changes]
-        yield f"By the carbon factors of {dates[1]} against {dates[0]}: {_more_and_less(grams, 'emit')}."
 
 
 def _gain(changes: Sequence[RowChange], side: int) -> int:

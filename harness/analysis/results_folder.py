@@ -128,12 +128,19 @@ def _with_told(rows: tuple[Row, ...], folder: Path) -> tuple[Row, ...]:
 
 def _measured(folder: Path, selection: Selection, cache: Path | None) -> ReadResults:
     """Read stored jobs, from the cache where it holds them; arguments and errors as for :func:`read`."""
-    measures, override, keys, vectors = selection.measures, selection.override, selection.keys, None
+    measures, override, keys = selection.measures, selection.override, selection.keys
+    vectors: Vectors | None = None
+    stored: RowCache | None = None
+    jobs: reader.StoredJobs | None = None
     if selection.distances and any(name.startswith("FD") for name in measures):
         from harness.analysis.evaluate_job import Vectors
 
         vectors = Vectors(folder)
-    stored, jobs = _row_cache(cache, folder, measures, override, vectors), None
+    if cache is not None:
+        from harness.analysis.row_cache import RowCache
+
+        judged = f"{override.key if override else ''}{vectors.key if vectors else ''}"
+        stored = RowCache(cache, folder, measures, judged)
 
     def built() -> RowSet:
         from harness.analysis.evaluate_job import JobEvaluator
@@ -188,22 +195,6 @@ def _read_jobs(folder: Path, cache: object | None) -> reader.StoredJobs:
         often = "once: rows are kept" if cache else "no --cache to keep them in"
         log.info("%s: making rows of %s stored jobs, which may take minutes (%s)", folder, f"{len(jobs):,}", often)
     return jobs
-
-
-def _row_cache(
-    cache: Path | None,
-    folder: Path,
-    measures: Sequence[str],
-    override: QrelsOverride | None,
-    vectors: Vectors | None,
-) -> RowCache | None:
-    """Return the cache of rows with these judgements."""
-    if cache is None:
-        return None
-    from harness.analysis.row_cache import RowCache
-
-    judged = f"{override.key if override else ''}{vectors.key if vectors else ''}"
-    return RowCache(cache, folder, measures, judged)
 
 
 def may_have_jobs(results: Path) -> bool:

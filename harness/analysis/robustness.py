@@ -256,12 +256,11 @@ def _none(cause: ConditionKind, name: str, reason: str) -> Condition:
 def _condition(cause: ConditionKind, name: str, board: _Board, drawn: Floats, tau: float | None = None) -> Condition:
     """Compare drawn values, shape (draws, systems), with the leaderboard."""
     finite = drawn[np.isfinite(drawn).all(axis=1)]
-    ours = signs(board.values[np.newaxis, :])[0]
-    flips = np.full(ours.shape, np.nan)
+    flips = []
     # A draw with the opposite sign is a flip, a tie is half a flip.
     for one in range(len(board.systems)):
-        theirs = signs(finite, one)
-        flips[one] = np.where(ours[one] == 0, np.nan, ((1 - ours[one] * theirs) / 2).mean(axis=0))
+        ours, theirs = _leads(board.values[np.newaxis], one)[0], _leads(finite, one)
+        flips.append(np.where(ours == 0, np.nan, ((1 - ours * theirs) / 2).mean(axis=0)))
     orders = [kendall_tau(_by_name(board, board.values), _by_name(board, draw)) for draw in finite]
     taus = [value for value in orders if value is not None]
     none = Estimate(None, reason="all systems are equal")
@@ -293,10 +292,7 @@ def _standings(board: _Board, resampled: Floats | None) -> Iterator[RankedSystem
         yield RankedSystem(system, float(value), float(rank), *ends)
 
 
-def signs(values: Floats, one: int | None = None) -> Floats:
-    """Return the sign of the difference between systems, shape (draws, systems, systems); ``one``: against that one
-    only.
-    """
-    ours = values[:, :, np.newaxis] if one is None else values[:, [one]]
-    apart = ours - (values[:, np.newaxis, :] if one is None else values)
+def _leads(values: Floats, one: int) -> Floats:
+    """Return the sign of one system's lead over each system, shape (draws, systems)."""
+    apart = values[:, [one]] - values
     return np.where(np.abs(apart) <= EQUAL, 0.0, np.sign(apart))

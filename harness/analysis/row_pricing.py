@@ -174,7 +174,7 @@ def price(table: Table, tariff: Tariff) -> Table:
 
     snapshot = tariff.snapshot
     rows = tuple(price_row(row, tariff) for row in table.rows)
-    return replace(
+    priced = replace(
         table,
         rows=rows,
         price_provider=snapshot.provider,
@@ -188,11 +188,9 @@ def price(table: Table, tariff: Tariff) -> Table:
         price_tokens_date=next((row.cost.token_price.date for row in rows if row.cost.token_price is not None), ""),
         cost_formula=cost.SEQUENTIAL.formula,
         cost_formulas=formulas(),
-        notes=(
-            *table.unreadable,
-            *notes.of_table(rows, table.overhead, snapshot, tariff.choice, tariff.storage),
-        ),
     )
+    told = notes.of_table(priced, snapshot, tariff.choice, tariff.storage)
+    return replace(priced, notes=(*table.unreadable, *told))
 
 
 def choose_machine(row: Row, tariff: Tariff) -> MachineChoice:

@@ -353,6 +353,7 @@ def served(*rates: float | None, **changes: Any) -> list[Result]:
         ((100.0, 120.0), 100.0, None, None, "there are 2; latencies were measured at each job's own confirmed rate"),
         ((100.0,), 100.0, None, None, "an interval needs 3 whole processes, there is 1"),
         ((None,), None, None, None, "in 1 of 1 jobs no rate kept the latency target and kept it again"),
+        ((0.0,), None, None, None, "in 1 of 1 jobs no rate kept"),
         ((None, 100.0, 120.0), 100.0, None, 120.0, "in 1 of 3 jobs no rate kept"),
         ((None, 100.0), None, None, None, "in 1 of 2 jobs no rate kept"),
         ((None, None, 120.0), None, None, None, "in 2 of 3 jobs no rate kept"),

@@ -117,14 +117,14 @@ def test_a_law_that_fails_its_exam_predicts_nothing(priced: Callable[[Row], Row]
 @pytest.mark.parametrize(("documents", "known"), [(30_000_000, True), (30_000_001, False)])
 def test_no_law_goes_beyond_a_hundred_times_the_largest_size(documents: int, known: bool) -> None:
     (group,) = larger_sizes.groups(rows_of("engine", linear, growing), {})
-    found = group.systems[0].predict(LATENCY, documents)
+    found = group.systems[0].laws[LATENCY].predict(documents)
     assert (found.value is not None) == known
     assert known or "beyond 100 times the largest measured size, 300,000" in str(found.reason)
 
 
 def test_three_sizes_make_no_law() -> None:
     (group,) = larger_sizes.groups(rows_of("engine", linear, growing)[:3], {})
-    assert group.systems[0].predict(LATENCY, 300_000).reason == "a law needs 4 sizes, and 3 have this figure"
+    assert group.systems[0].laws[LATENCY].predict(300_000).reason == "a law needs 4 sizes, and 3 have this figure"
 
 
 def test_failed_sizes_and_other_profiles_are_not_in_a_group() -> None:
