@@ -8,7 +8,7 @@ import click
 
 from harness.analysis import bills, larger_sizes
 from harness.analysis.axes import cell_of
-from harness.analysis.table import Row, Table
+from harness.analysis.table import Row
 from harness.cli.locations import as_given, mirrored
 from harness.cli.options import cache_option, price_options, results_argument
 from harness.cli.output import PICTURES, Destination, destination_options
@@ -47,11 +47,13 @@ def bill(stored: StoredResults, targets: tuple[str, ...], traffic: TrafficOption
     which system is the cheapest, from how many queries on another one is, and up to how many serverless costs less.  A
     picture (--format png, svg, pdf) shows the bill at any traffic.
     """
-    folder = destination.folder if destination.form in PICTURES else None
-    if not (targets or folder or traffic.given):
-        _show_prices(stored.priced(stored.read()).table, destination)
+    if not (targets or destination.pictures or traffic.given):
+        prices = stored.priced(stored.read()).table
+        destination.show_report(
+            query_prices_document(prices), lambda escape, width: prices_answer(prices, escape, width)
+        )
         return
-    at = traffic.read(USUAL if folder else None)
+    at = traffic.read(USUAL if destination.pictures else None)
     at = at.model_copy(update={"max_latency": targets or at.max_latency})
     most_s = acceptance.parse_criteria(at.max_latency, ()).targets
     if unknown := next((figure for figure in most_s if figure not in bills.FIGURES), None):
@@ -62,24 +64,18 @@ def bill(stored: StoredResults, targets: tuple[str, ...], traffic: TrafficOption
         rows = larger_sizes.with_predicted(table.rows, processes, at.documents, stored.pricing())
         table = replace(table, rows=rows)
     groups = bills.find(table, at, most_s)
-    if folder is not None:
+    if folder := destination.pictures:
         from harness.report.plots import bills as plots
 
         show_pictures(plots.write_pictures(groups, at, table, folder, destination.form), plots.missing(groups))
-    elif destination.form == "md" and not destination.wide:
-        first = next((group.cheapest[0].row for group in groups if group.cheapest), None)
-        quality = command("report", as_given(str(stored.results), stored.cache))
-        by_hand = "" if first is None or first.predicted_from else _by_hand(first, stored, traffic)
-        destination.show_answer(lambda escape, width: answer(groups, at, table, escape, width, by_hand, quality))
-    else:
-        destination.show_report(bill_document(groups, at, table))
-
-
-def _show_prices(table: Table, destination: Destination) -> None:
-    if destination.form == "md" and not destination.wide:
-        destination.show_answer(lambda escape, width: prices_answer(table, escape, width))
-    else:
-        destination.show_report(query_prices_document(table))
+        return
+    first = next((group.cheapest[0].row for group in groups if group.cheapest), None)
+    quality = command("report", as_given(str(stored.results), stored.cache))
+    by_hand = "" if first is None or first.predicted_from else _by_hand(first, stored, traffic)
+    destination.show_report(
+        bill_document(groups, at, table),
+        lambda escape, width: answer(groups, at, table, escape, width, by_hand, quality),
+    )
 
 
 def _by_hand(row: Row, stored: StoredResults, traffic: TrafficOptions) -> str:

@@ -303,7 +303,4 @@ def recall(stored: StoredResults, exact: str | None, destination: Destination) -
         raise UsageError(f"{stored.results}: a paper's figures have no ranked lists; name measured results")
     read, declared = stored.read(), suite_record.read_pairs(stored.results, "exact")
     found = overlaps.compare_with_exact(reader.read_jobs(stored.results), declared, exact, read.table, read.per_query)
-    if destination.form == "md" and not destination.wide:
-        destination.show_answer(lambda escape, width: (answer(found, escape, width),))
-    else:
-        destination.show_report(recall_document(found))
+    destination.show_report(recall_document(found), lambda escape, width: (answer(found, escape, width),))

@@ -67,9 +67,7 @@ def history(
     names, and the order of their jobs' dates.  What another CPU measured is another series.  Where Apache Otava is
     installed, it says where the mean changed; --format otava writes its files.
     """
-    folder = destination.folder if destination.form in PICTURES else destination.output
-    if destination.form == "otava" and folder is None:
-        raise UsageError("--format otava writes several files; name a folder for them with -o")
+    otava_folder = destination.folder if destination.form == "otava" else None
     name = canonical(name)
     if is_measure(name):
         stored = replace(stored, measures=(*stored.measures, name))
@@ -92,19 +90,19 @@ def history(
         raise UsageError(f"--only {only!r} matches no row; see `harness report`")
     notes = dict.fromkeys(note for table in read for note in table.unreadable)
     found = History(figure, series, notes=tuple(notes))
-    if destination.form == "otava" and folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
+    if otava_folder:
+        otava_folder.mkdir(parents=True, exist_ok=True)
         for file, text in otava.files_of(found).items():
-            write(folder / file, text)
-        say(f"written: {folder}; Apache Otava reads {otava.CONFIG} there")
+            write(otava_folder / file, text)
+        say(f"written: {otava_folder}; Apache Otava reads {otava.CONFIG} there")
         return
     found = otava.with_changes(found)
-    if destination.form not in PICTURES:
-        destination.show_report(history_document(found))
-    elif folder is not None:
+    if folder := destination.pictures:
         from harness.report.plots import history as plots  # late: matplotlib
 
         show_pictures(plots.write_pictures(found, folder, destination.form), ())
+    else:
+        destination.show_report(history_document(found))
 
 
 def _labels(paths: Sequence[Path]) -> list[str]:

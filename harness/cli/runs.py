@@ -155,7 +155,6 @@ def frechet(
     relevant documents with the embeddings of a system's first k documents: 0 for equal distributions; smaller is
     better.  With png, svg or pdf: draws each distance against the first measure, into the folder of -o.
     """
-    folder = destination.folder if destination.form in PICTURES else None
     depths = tuple(dict.fromkeys(cutoffs))
     measured, failed = [], False
     with named_as_given(runs.cache):
@@ -171,7 +170,7 @@ def frechet(
                     raise
                 failed = True  # other samples may work
                 say(f"harness: {one_line(str(error))}", err=True)
-    if measured and folder is not None:
+    if measured and (folder := destination.pictures):
         show_pictures(plots.write_pictures(measured, folder, destination.form), plots.missing(measured))
     elif measured:
         destination.show_report(frechet_document(measured))
@@ -316,8 +315,8 @@ def robustness(runs: RunSelection, options: RobustnessOptions, destination: Dest
     of draws in which they swap, for each system the range of its rank, and for each condition how well the orders agree
     (Kendall's tau).  With png, svg or pdf: draws a matrix into the folder of -o.
     """
-    folder = destination.folder if destination.form in PICTURES else None
     examined = _examine(runs.judged(), options)
+    folder = destination.pictures
     if folder is None:
         destination.show_report(robustness_document(examined))
         return
