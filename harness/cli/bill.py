@@ -9,8 +9,8 @@ import click
 from harness.analysis import bills, larger_sizes
 from harness.analysis.axes import cell_of
 from harness.analysis.table import Row
-from harness.cli.locations import as_given, mirrored
-from harness.cli.options import cache_option, price_options, results_argument
+from harness.cli.locations import as_given, results_argument
+from harness.cli.options import price_options
 from harness.cli.output import PICTURES, Destination, destination_options
 from harness.cli.stored_results import StoredResults, show_pictures, stored_results
 from harness.cli.traffic import TrafficOptions, traffic_options
@@ -24,8 +24,7 @@ from harness.results.schema import glob_of
 
 
 @click.command()
-@mirrored("results")
-@results_argument
+@results_argument()
 @traffic_options
 @click.option(
     "--max-latency",
@@ -36,7 +35,6 @@ from harness.results.schema import glob_of
 )
 @price_options
 @destination_options("md", "csv", "json", *PICTURES, wide=True)
-@cache_option
 @stored_results
 def bill(stored: StoredResults, targets: tuple[str, ...], traffic: TrafficOptions, destination: Destination) -> None:
     """Bill the stored RESULTS (a folder; default: results) by the month, at your traffic.  Runs nothing.

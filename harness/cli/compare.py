@@ -19,15 +19,8 @@ from harness.analysis.gate import CANNOT_TELL, Pair
 from harness.analysis.results_folder import ReadResults
 from harness.analysis.table import Row
 from harness.cli.lines import say
-from harness.cli.locations import mirrored, readable
-from harness.cli.options import (
-    cache_option,
-    given_parameters,
-    price_options,
-    results_argument,
-    results_option,
-    results_path,
-)
+from harness.cli.locations import mirrored, readable, results_argument
+from harness.cli.options import given_parameters, price_options, results_option, results_path
 from harness.cli.output import FORMATS, Destination, destination_options
 from harness.cli.stored_results import (
     StoredResults,
@@ -94,7 +87,6 @@ _OF_RESULTS = {"results": "--results", "others": "--with", "as_of": "--as-of", "
 )
 @price_options
 @destination_options(*FORMATS, wide=True)
-@cache_option
 @stored_results
 def compare(
     compared: tuple[str, ...],
@@ -286,12 +278,10 @@ def _run_files(
 
 
 @click.command()
-@mirrored("results")
-@results_argument
+@results_argument()
 @click.option("--of", "exact", metavar="EXACT", help="The exact system.  [default: [exact] of the suite]")
 @measures_option("As ir_measures writes them; the change of the first is shown.", None)
 @destination_options(*FORMATS, wide=True)
-@cache_option
 @stored_results
 def recall(stored: StoredResults, exact: str | None, destination: Destination) -> None:
     """Show the share of the exact top 10 and top 100 that approximate systems find.  Runs nothing.

@@ -14,7 +14,7 @@ from harness.analysis.axes import cell_of
 from harness.analysis.history import DatedResults
 from harness.cli.lines import say
 from harness.cli.locations import mirrored, readable
-from harness.cli.options import cache_option, only_option, price_options, results_path
+from harness.cli.options import only_option, price_options, results_path
 from harness.cli.output import PICTURES, Destination, destination_options, write
 from harness.cli.stored_results import StoredResults, measures_option, show_pictures, stored_results
 from harness.errors import UsageError
@@ -50,7 +50,6 @@ _OF_SUITES = (seals.MANIFEST, suite_record.FILE, "samples")
 @measures_option("As ir_measures writes them.", None)
 @price_options
 @destination_options("md", "csv", "json", *PICTURES, "otava", wide=True)
-@cache_option
 @stored_results
 def history(
     stored: StoredResults,

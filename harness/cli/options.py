@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import errno
 import importlib
 import inspect
@@ -15,7 +14,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -27,12 +25,8 @@ from harness import config, filesystem
 from harness.aws import is_s3
 from harness.cli.lines import say
 from harness.errors import HarnessError, UnknownName, UsageError
-from harness.pricing import carbon, prices, serverless, token_prices
-from harness.pricing.carbon import CarbonRates
-from harness.pricing.instances import ARCHITECTURE_CHOICES, GENERATION_CHOICES, TypeChoice
-from harness.pricing.prices import Snapshot
-from harness.pricing.serverless import ServerlessPrices
-from harness.pricing.token_prices import TokenSnapshot
+from harness.pricing.instances import ARCHITECTURE_CHOICES, GENERATION_CHOICES
+from harness.pricing.selection import PriceSelection
 from harness.untrusted import one_line, split_list
 
 Command = Callable[..., None]
@@ -177,57 +171,6 @@ class FiniteRange(click.FloatRange):
         return number
 
 
-@dataclass(frozen=True)
-class PriceSelection:
-    """The prices that a command uses; ``None``: the default."""
-
-    as_of: datetime.date | None = None
-    region: str | None = None
-    term: str | None = None
-    architecture: str = ARCHITECTURE_CHOICES[0]
-    generation: str = GENERATION_CHOICES[0]
-    token_prices: datetime.date | None = None
-    cheapest_machine: bool = False
-    grid: str | None = None
-    carbon_factors: datetime.date | None = None
-
-    @property
-    def given(self) -> dict[str, Any]:
-        """The options that are not the default, by name, for a command that repeats them."""
-        return {name: value for name, value in vars(self).items() if value != getattr(DEFAULT_PRICES, name)}
-
-    @property
-    def choice(self) -> TypeChoice:
-        """The preferred instance types."""
-        return TypeChoice(self.architecture, self.generation, self.cheapest_machine)
-
-    def snapshot(self) -> Snapshot:
-        """Read the prices.
-
-        Raises:
-            UsageError: prices of this region, term or date do not exist.
-            FileError: a file is missing or wrong.
-        """
-        return prices.snapshot(self.as_of, region=self.region, term=self.term)
-
-    def tokens(self) -> TokenSnapshot | None:
-        """Read the prices of language models' tokens, if stored; errors as in :meth:`snapshot`."""
-        return token_prices.snapshot(self.token_prices)
-
-    def serverless(self) -> ServerlessPrices | None:
-        """Read the prices of serverless offers, if some are that old; raise FileError for a wrong file."""
-        return serverless.snapshot(self.as_of)
-
-    def carbon(self, snapshot: Snapshot) -> CarbonRates | None:
-        """Read the factors of carbon, if stored, at the chosen grid or at the grid of the prices' region.
-
-        Raises:
-            UsageError: the grid is not known, or factors of this date do not exist.
-            FileError: a file is wrong.
-        """
-        return carbon.rates(f"{snapshot.provider}/{snapshot.region}", self.grid, self.carbon_factors)
-
-
 def date_option(name: str, text: str) -> Decorator:
     """Make an option for a date, written YYYY-MM-DD."""
 
@@ -257,7 +200,6 @@ def _price_options(
     )
 
 
-DEFAULT_PRICES = PriceSelection()
 _RENTED_OPTIONS = (
     ARCHITECTURE_CHOICES,
     "Price rows on types of this architecture, if one provides the profile.",
@@ -385,7 +327,6 @@ results_option = click.option(
     default=Path("results"),
     help="Results: a folder, or s3://BUCKET/PREFIX.",
 )
-results_argument = click.argument("results", type=results_path, default=Path("results"))
 only_option = click.option(
     "--only", metavar="GLOB,...", help="Cells whose system/dataset/scenario/profile (or a part) matches."
 )

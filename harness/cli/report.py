@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.analysis import published, results_folder
-from harness.cli.locations import as_given, mirrored
-from harness.cli.options import cache_option, carbon_options, parsed_by, parsed_late, record_options, results_argument
+from harness.cli.locations import as_given, results_argument
+from harness.cli.options import carbon_options, parsed_by, parsed_late, record_options
 from harness.cli.output import FORMATS, PAGE, PICTURES, Destination, destination_options
 from harness.cli.stored_results import (
     StoredResults,
@@ -118,8 +118,7 @@ class ReportRequest:
 
 
 @click.command()
-@mirrored("results")
-@results_argument
+@results_argument()
 @destination_options(
     *FORMATS,
     "latex",
@@ -166,7 +165,6 @@ class ReportRequest:
 @rates_option
 @judging_options
 @carbon_options
-@cache_option
 @stored_results
 @record_options("request", ReportRequest)
 def report(request: ReportRequest) -> None:

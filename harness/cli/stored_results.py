@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,10 +19,9 @@ from harness.analysis.table import Row, Table
 from harness.cli.lines import say
 from harness.cli.locations import as_given, if_any, readable
 from harness.cli.options import (
-    DEFAULT_PRICES,
     Command,
     Decorator,
-    PriceSelection,
+    cache_option,
     only_option,
     parse_measures,
     parsed_by,
@@ -35,6 +34,7 @@ from harness.commands import command
 from harness.errors import UsageError
 from harness.evaluation import measure_names, trec_lines
 from harness.pricing import instances
+from harness.pricing.selection import DEFAULT_PRICES, PriceSelection
 from harness.report.plots import KINDS
 from harness.results import reader, suite_record
 from harness.untrusted import one_line
@@ -128,7 +128,7 @@ class StoredResults:
 
     def priced(self, found: ReadResults) -> ReadResults:
         """Price what was read at the selected prices."""
-        return replace(found, table=row_pricing.price(found.table, self._tariff()))
+        return replace(found, table=row_pricing.price(found.table, self.tariff))
 
     def by_process(self, rows: Sequence[Row]) -> dict[str, tuple[Row, ...]]:
         """Return the priced rows of each process of some rows, by ``per_query_key``."""
@@ -146,21 +146,12 @@ class StoredResults:
 
     def pricing(self) -> Callable[[Row], Row]:
         """Return a function that prices a row at the selected prices."""
-        tariff = self._tariff()
-        return lambda row: row_pricing.price_row(row, tariff)
+        return partial(row_pricing.price_row, tariff=self.tariff)
 
-    def _tariff(self) -> Tariff:
-        # A paper's exchange rates are in US$ of its own date.
-        as_of = self.selection.as_of or results_folder.price_date(self.results)
-        selection = replace(self.selection, as_of=as_of)
-        snapshot = selection.snapshot()
-        return row_pricing.tariff(
-            snapshot,
-            choice=selection.choice,
-            tokens=selection.tokens(),
-            serverless=selection.serverless(),
-            rates=selection.carbon(snapshot),
-        )
+    @cached_property
+    def tariff(self) -> Tariff:
+        """The selected prices."""
+        return results_folder.tariff(self.results, self.selection)
 
     def averaged(self, found: ReadResults) -> ReadResults:
         """Replace the rows of each model's seeds by one row."""
@@ -176,7 +167,7 @@ class StoredResults:
         """Return the HTML page of unpriced results, which opens with the selected prices and this view."""
         from harness.report.page.results import results_page  # late, as most commands write no page
 
-        return results_page(self.results, found, self._tariff(), view)
+        return results_page(self.results, found, self.tariff, view)
 
     def measure_note(self, table: Table) -> Iterator[str]:
         """Yield why the first of the default measures is shown, and how to choose, where the suites name none."""
@@ -208,8 +199,8 @@ def tested(found: ReadResults) -> ReadResults:
     return found if by_query and len(found.table.rows) <= _MOST_TESTED else replace(found, read_values=dict, cache=None)
 
 
-# The command gets RESULTS, measures, prices, qrels and --cache as one record.
-stored_results = record_options("stored", StoredResults)
+# ``--cache``; the command gets RESULTS, measures, prices, qrels and it as one record.
+stored_results = record_options("stored", StoredResults, cache_option)
 
 
 @dataclass(frozen=True)

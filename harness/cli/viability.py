@@ -16,7 +16,6 @@ from harness.cli.lines import say
 from harness.cli.locations import as_given, of_suite, writable
 from harness.cli.options import (
     Decorator,
-    PriceSelection,
     cache_option,
     given_parameters,
     models_option,
@@ -39,6 +38,7 @@ from harness.experiments.viability.session import Question
 from harness.jobs.inputs import check_launcher
 from harness.jobs.suite import load
 from harness.launch.images import catalog
+from harness.pricing.selection import PriceSelection
 from harness.untrusted import one_line
 
 
