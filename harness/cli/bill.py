@@ -8,9 +8,8 @@ import click
 
 from harness.analysis import bills, larger_sizes
 from harness.analysis.axes import cell_of
-from harness.analysis.table import Row
 from harness.cli.locations import as_given, results_argument
-from harness.cli.options import price_options
+from harness.cli.options import given_options, price_options
 from harness.cli.output import PICTURES, Destination, destination_options
 from harness.cli.stored_results import StoredResults, show_pictures, stored_results
 from harness.cli.traffic import TrafficOptions, traffic_options
@@ -18,6 +17,7 @@ from harness.commands import command
 from harness.errors import UnknownName
 from harness.experiments.viability import acceptance
 from harness.pricing.bill import USUAL
+from harness.pricing.selection import PriceSelection
 from harness.report.bill import answer, bill_document
 from harness.report.query_prices import prices_answer, query_prices_document
 from harness.results.schema import glob_of
@@ -68,15 +68,12 @@ def bill(stored: StoredResults, targets: tuple[str, ...], traffic: TrafficOption
         show_pictures(plots.write_pictures(groups, at, table, folder, destination.form), plots.missing(groups))
         return
     first = next((group.cheapest[0].row for group in groups if group.cheapest), None)
-    quality = command("report", as_given(str(stored.results), stored.cache))
-    by_hand = "" if first is None or first.predicted_from else _by_hand(first, stored, traffic)
+    results = as_given(str(stored.results), stored.cache)
+    quality, by_hand = command("report", results), ""
+    if first is not None and not first.predicted_from:
+        given = given_options(*TrafficOptions.__dataclass_fields__, *PriceSelection.__dataclass_fields__)
+        by_hand = command("explain", glob_of(cell_of(first)), results=results, **given)
     destination.show_report(
         bill_document(groups, at, table),
         lambda escape, width: answer(groups, at, table, escape, width, by_hand, quality),
     )
-
-
-def _by_hand(row: Row, stored: StoredResults, traffic: TrafficOptions) -> str:
-    """Return the command that shows the arithmetic of a row's bill."""
-    results = as_given(str(stored.results), stored.cache)
-    return command("explain", glob_of(cell_of(row)), results=results, **traffic.given, **stored.selection.given)

@@ -81,6 +81,23 @@ class LauncherChoice:
 launcher_choice = record_options("choice", LauncherChoice)
 
 
+builder_option = click.option(
+    "--builder",
+    type=click.Choice(["docker", "podman"]),
+    default="docker",
+    help="docker: the engine that the `docker` command would use. podman: Podman, whose service runs for this command"
+    " alone.",
+)
+
+
+def start_builder(name: str) -> None:
+    """Start the service of the builder, if it needs one, until the command ends."""
+    if name == "podman":
+        from harness.launch import podman  # late: it imports the engine's client
+
+        click.get_current_context().with_resource(podman.service())
+
+
 def run_options(suite: Path, results: Path, only: str | None, fresh: bool, cache: Path) -> RunOptions:
     """Return a run's options, with absolute paths."""
     return RunOptions(results.absolute(), config.absolute_folder(cache), suite.absolute().parent, only, fresh)

@@ -103,6 +103,12 @@ def given_parameters() -> dict[str, click.Parameter]:
     }
 
 
+def given_options(*names: str) -> dict[str, Any]:
+    """Return the options of these parameters that are given, by their names, for a command that repeats them."""
+    values, given = click.get_current_context().params, given_parameters()
+    return {given[name].opts[0].lstrip("-"): values[name] for name in names if name in given}
+
+
 def parsed_by(parse: Callable[[Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
     """Return a callback of an option that parses its value."""
     return lambda _context, _parameter, value: parse(value)
@@ -344,13 +350,6 @@ models_option = click.option(
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     envvar="HARNESS_MODELS",
     help="Folder of model weights, instead of the model hub.  [env: HARNESS_MODELS]",
-)
-builder_option = click.option(
-    "--builder",
-    type=click.Choice(["docker", "podman"]),
-    default="docker",
-    help="docker: the engine that the `docker` command would use. podman: Podman, whose service runs for this command"
-    " alone.",
 )
 
 

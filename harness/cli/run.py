@@ -37,6 +37,7 @@ from harness.cli.options import (
     FiniteRange,
     agree,
     cache_option,
+    given_options,
     given_parameters,
     models_option,
     only_option,
@@ -51,7 +52,7 @@ from harness.cli.trial_rows import TrialRows
 from harness.commands import command, option, quoted
 from harness.errors import FileError, UsageError, counted, did_you_mean, listed, quoted_name
 from harness.jobs import cell_plans, orchestrator, preflight
-from harness.jobs.attach_suite import sending
+from harness.jobs.attach_suite import AttachSuite, sending
 from harness.jobs.cell_plans import Planner, SuitePlan
 from harness.jobs.command_suite import CommandSuite, are_systems
 from harness.jobs.inputs import RunOptions, check_launcher
@@ -185,15 +186,22 @@ class _Subject:
                 "--dataset is for systems, e.g. harness run bm25 minilm --dataset ./my-data; a suite's file names its"
                 " own datasets"
             )
-        if isinstance(results, str):
-            raise UsageError(f"{results}: the suite of a command is written next to its results; name a suite's file")
         systems = tuple(dict.fromkeys(map(str, named)))
         catalog.named(systems)
-        if error := datasets.missing_files(datasets.find(self.dataset, Path.cwd())):
-            raise error
-        with CommandSuite(systems, self.dataset, self.cpus, self.memory).written(results) as path:
-            say(f"the suite is {path}: to change what is measured, edit it, then {quoted('run', path)}", err=True)
+        with written(CommandSuite(systems, self.dataset, self.cpus, self.memory), results) as path:
             yield (path,)
+
+
+@contextmanager
+def written(suite: CommandSuite | AttachSuite, results: Path | str) -> Iterator[Path]:
+    """Write the suite of a command next to its results, and say where."""
+    if isinstance(results, str):
+        raise UsageError(f"{results}: the suite of a command is written next to its results; name a folder")
+    if missing := datasets.missing_files(datasets.find(suite.dataset, Path.cwd())):
+        raise missing
+    with suite.written(results) as path:
+        say(f"the suite is {path}: to change what is measured, edit it, then {quoted('run', path)}", err=True)
+        yield path
 
 
 def _unknown_suite(named: list[str]) -> UsageError:
@@ -360,9 +368,7 @@ def _quote(suites: Sequence[Path], request: _RunRequest) -> None:
         planner = Planner(launcher)
         plans = [request.plan(path, planner)[0] for path in suites]
     cells, notes = price_list.quote(plans, snapshot, cloud)
-    given = {name: each for name, each in given_parameters().items() if isinstance(each, click.Option)}
-    values = click.get_current_context().params
-    again = {each.opts[0].lstrip("-"): values[name] for name, each in given.items() if name not in ("dry_run", "wide")}
+    again = given_options(*(name for name in given_parameters() if name not in ("suites", "dry_run", "wide")))
     launch = command("run", *suites, **again, work="s3://BUCKET")
     Destination("md", None, wide=cloud.wide).show_report(quote_document(cells, notes, launch))
 
@@ -539,18 +545,11 @@ def plan(
     missing: dict[str, FileError] = {}
     for each, options in planned:
         missing |= cell_plans.missing_folders(each.inputs.suite, options)
-    results, fresh_index = str(request.results), request.fresh_index
-    launcher = request.choice.launcher
-    given = {
-        "results": None if results == "results" else results,
-        "only": request.only,
-        "launcher": None if launcher == launchers.DEFAULT else launcher,
-        "fresh_index": fresh_index,
-    }
-    fresh = request.fresh or fresh_index
-    run = command("run", *named, **given, fresh=fresh and not fresh_index)
+    given = given_options("results", "only", "launcher", "fresh_index" if request.fresh_index else "fresh")
+    run = command("run", *named, **given)
+    fresh = request.fresh or request.fresh_index
     if not fresh and all(job.done for each in plans for job in each.jobs) and not any(each.absent for each in plans):
-        folder = results if len(plans) > 1 else f"{results}/{plans[0].inputs.suite.name}"
+        folder = str(request.results) if len(plans) > 1 else f"{request.results}/{plans[0].inputs.suite.name}"
         retry = cell_plans.unfinished(plans)
         run = command("run", *named, **given, retry_noisy=1) if retry else command("report", folder)
     cells = [cell for each in plans for cell in each.cells]

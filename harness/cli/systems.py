@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import closing, nullcontext
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,11 +15,18 @@ from typing import NoReturn
 import click
 
 from harness import config, filesystem
-from harness.cli.launchers import LauncherChoice, launcher_choice, launcher_option, run_options, usable
+from harness.cli.launchers import (
+    LauncherChoice,
+    builder_option,
+    launcher_choice,
+    launcher_option,
+    run_options,
+    start_builder,
+    usable,
+)
 from harness.cli.lines import say
 from harness.cli.locations import writable
 from harness.cli.options import (
-    builder_option,
     cache_option,
     given_parameters,
     models_option,
@@ -34,7 +41,7 @@ from harness.experiments import null_row
 from harness.experiments.calibration import run as calibration
 from harness.experiments.conformance import examine
 from harness.jobs.pinning import pin_alone
-from harness.launch import connection, launchers, podman
+from harness.launch import connection, launchers
 from harness.launch import doctor as host
 from harness.launch.checks import Check, Level
 from harness.launch.connection import engine_errors
@@ -227,21 +234,7 @@ def images(
     """
     if folder is None and "form" in given_parameters():
         raise UsageError("--format is for --export; name the folder of the files: --export DIR")
-    with podman.service() if builder == "podman" else nullcontext():
-        _make_images(systems, engines, gpus, folder, form, platform, cache, models)
-
-
-def _make_images(
-    systems: tuple[str, ...],
-    engines: tuple[str, ...],
-    gpus: bool,
-    folder: Path | None,
-    form: str,
-    platform: str | None,
-    cache: Path,
-    models: Path | None,
-) -> NoReturn:
-    """Build images, write them as files if a folder is given, and print a table."""
+    start_builder(builder)
     wrong: dict[str, FileError] = {}
     named = bool(systems or engines)
     declared, errors = _pinned(systems, DockerLauncher(cache, models))

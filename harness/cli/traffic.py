@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -29,14 +28,9 @@ class TrafficOptions:
     traffic_file: Path | None
 
     @property
-    def given(self) -> dict[str, Any]:
-        """Return the given options by name, for a command that repeats them."""
-        known = {"traffic" if name == "traffic_file" else name: value for name, value in asdict(self).items()}
-        return {
-            name: f"{value:g}" if isinstance(value, float) else value
-            for name, value in known.items()
-            if value is not None
-        }
+    def given(self) -> bool:
+        """Return whether any option is given."""
+        return any(value is not None for value in vars(self).values())
 
     def read(self, usual: Traffic | None = None) -> Traffic:
         """Return the traffic of the options, on top of a file's.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 from dataclasses import dataclass
-from typing import Any
 
 from harness.pricing import carbon, prices, serverless, token_prices
 from harness.pricing.carbon import CarbonRates
@@ -27,11 +26,6 @@ class PriceSelection:
     cheapest_machine: bool = False
     grid: str | None = None
     carbon_factors: datetime.date | None = None
-
-    @property
-    def given(self) -> dict[str, Any]:
-        """The options that are not the default, by name, for a command that repeats them."""
-        return {name: value for name, value in vars(self).items() if value != getattr(DEFAULT_PRICES, name)}
 
     @property
     def choice(self) -> TypeChoice:
