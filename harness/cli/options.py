@@ -32,6 +32,7 @@ from harness.untrusted import one_line, split_list
 Command = Callable[..., None]
 Decorator = Callable[[Command], Command]
 PATH = click.Path(path_type=Path)
+FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
 
 
 class _SuiteFile(click.Path):
@@ -347,7 +348,7 @@ cache_option = click.option(
 )
 models_option = click.option(
     "--models",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    type=FOLDER,
     envvar="HARNESS_MODELS",
     help="Folder of model weights, instead of the model hub.  [env: HARNESS_MODELS]",
 )

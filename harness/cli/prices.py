@@ -11,7 +11,7 @@ from harness.analysis import reprice as repricing
 from harness.analysis import row_pricing
 from harness.cli.lines import say
 from harness.cli.locations import results_argument
-from harness.cli.options import FiniteRange, date_option, listing_options, price_options
+from harness.cli.options import FOLDER, FiniteRange, date_option, listing_options, price_options
 from harness.cli.output import FORMATS, Destination, columns, destination_options
 from harness.cli.stored_results import StoredResults, measures_option, stored_results
 from harness.driver.records import Envelope
@@ -81,7 +81,7 @@ def prices(context: click.Context) -> None:
 @click.option("--spot", is_flag=True, help="Spot prices of this moment; needs AWS credentials.")
 @click.option(
     "--into",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    type=FOLDER,
     help="Another folder, such as a clone's instance_profiles.",
 )
 @click.option(

@@ -19,6 +19,7 @@ from harness.analysis.table import Row, Table
 from harness.cli.lines import say
 from harness.cli.locations import as_given, if_any, readable
 from harness.cli.options import (
+    PATH,
     Command,
     Decorator,
     cache_option,
@@ -63,7 +64,7 @@ def measures_option(
 
 without_queries_option = click.option(
     "--without-queries",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="FILE",
     help="Leave these queries out of the measures: ids, one a line (harness leakage --write makes it).",
 )
@@ -71,12 +72,12 @@ without_queries_option = click.option(
 
 def qrels_option(text: str) -> Decorator:
     """Make ``--qrels``."""
-    return click.option("--qrels", type=click.Path(path_type=Path), help=text)
+    return click.option("--qrels", type=PATH, help=text)
 
 
 def queries_option(text: str = "With run files: the queries that count, as JSON lines or id<TAB>text.") -> Decorator:
     """Make ``--queries``."""
-    return click.option("--queries", type=click.Path(path_type=Path), help=f"{text}  [default: those judged]")
+    return click.option("--queries", type=PATH, help=f"{text}  [default: those judged]")
 
 
 rates_option = click.option(

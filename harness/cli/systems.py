@@ -27,6 +27,7 @@ from harness.cli.launchers import (
 from harness.cli.lines import say
 from harness.cli.locations import writable
 from harness.cli.options import (
+    FOLDER,
     cache_option,
     given_parameters,
     models_option,
@@ -83,7 +84,7 @@ def systems(system: str | None, destination: Destination) -> None:
 @click.argument("system")
 @click.option(  # HARNESS_MODELS does not count: a user who set it may still mean the hub
     "--models",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    type=FOLDER,
     help="Hash the files of this folder of models instead of asking the hub.",
 )
 @click.option("--newest", is_flag=True, help="Take the hub's newest commit, even if the file names a revision.")

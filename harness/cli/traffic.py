@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from harness import config
-from harness.cli.options import Decorator, FiniteRange, parsed_by, record_options
+from harness.cli.options import PATH, Decorator, FiniteRange, parsed_by, record_options
 from harness.commands import option
 from harness.errors import UsageError
 from harness.pricing.bill import Traffic, read_traffic
@@ -92,7 +92,7 @@ traffic_options = record_options(
     click.option(
         "--traffic",
         "traffic_file",
-        type=click.Path(path_type=Path),
+        type=PATH,
         metavar="FILE",
         help="These numbers from the table [traffic] of a TOML file; an option replaces its number.",
     ),
