@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from harness import config
-from harness.cli.options import parsed_by, record_options
+from harness.cli.options import cache_option, models_option, parsed_by, record_options
 from harness.errors import UnknownName, UsageError
 from harness.jobs.inputs import RunOptions
 from harness.launch import launchers
@@ -77,8 +77,9 @@ class LauncherChoice:
         )
 
 
-# The command gets --launcher, --cache and --models as one record.
+# The command gets --launcher, --cache and --models as one record; the second adds the options too.
 launcher_choice = record_options("choice", LauncherChoice)
+launcher_options = record_options("choice", LauncherChoice, launcher_option, cache_option, models_option)
 
 
 builder_option = click.option(

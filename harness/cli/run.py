@@ -26,6 +26,7 @@ from harness.cli.launchers import (
     LauncherChoice,
     launcher_choice,
     launcher_option,
+    launcher_options,
     run_launcher_option,
     run_options,
 )
@@ -519,11 +520,8 @@ def _next_step(suite: Suite, launcher: str, folder: Path) -> Iterator[str]:
 @click.option("--fresh", is_flag=True, help="Plan as if no job were done.")
 @click.option("--fresh-index", is_flag=True, help="Plan as if no job were done and no index built.")
 @click.option("--price", is_flag=True, help="Show what the time left costs on the EC2 instances of each profile.")
-@launcher_option
-@cache_option
-@models_option
+@launcher_options
 @destination_options(*FORMATS, wide=True)
-@launcher_choice
 @_run_request
 def plan(
     suites: tuple[Path, ...], subject: _Subject, price: bool, destination: Destination, request: _RunRequest

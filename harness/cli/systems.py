@@ -20,6 +20,7 @@ from harness.cli.launchers import (
     builder_option,
     launcher_choice,
     launcher_option,
+    launcher_options,
     run_options,
     start_builder,
     usable,
@@ -70,12 +71,12 @@ def systems(system: str | None, destination: Destination) -> None:
     """
     wrong: dict[str, FileError] = {}
     declared = [*catalog.systems(wrong=wrong).values()] if system is None else [catalog.system(system)]
-    if destination.form != "md":
-        destination.show_report(systems_document(declared))
-    elif system is None:
-        destination.show_answer(lambda escape, width: (systems_section(declared, escape, width),))
-    else:
+    if system is not None and destination.form == "md":
         show_paragraphs(system_paragraphs(declared[0]))
+    else:
+        destination.show_report(
+            systems_document(declared), lambda escape, width: (systems_section(declared, escape, width),)
+        )
     show_errors(wrong.values())
     sys.exit(FileError.exit_code if wrong else 0)
 
@@ -140,11 +141,8 @@ def _failed(checks: Sequence[Check]) -> bool:
 @click.argument("system")
 @click.option("--profile", default="cpu1-mem1", help="Hardware profile to check under.")
 @platform_option("Check the image for this platform, emulated if it is not the Docker engine's.")
-@launcher_option
-@cache_option
-@models_option
+@launcher_options
 @destination_options(*FORMATS, wide=True)
-@launcher_choice
 def conformance(
     system: str, profile: str, platform: str | None, destination: Destination, choice: LauncherChoice
 ) -> None:
