@@ -13,7 +13,7 @@ from harness.analysis import results_folder, row_pricing
 from harness.analysis.table import Table
 from harness.aws import is_s3
 from harness.errors import UsageError
-from harness.pricing.selection import DEFAULT_PRICES, PriceSelection
+from harness.pricing.prices import DEFAULT_PRICES, PriceSelection
 from harness.report.export import rows_frame, samples_frame
 from harness.results import reader
 

@@ -20,7 +20,7 @@ from harness.analysis.table import Row, Table
 from harness.analysis.verdict import QualityDifference
 from harness.errors import UsageError
 from harness.evaluation import measure_names
-from harness.pricing.selection import PriceSelection
+from harness.pricing.prices import PriceSelection
 from harness.results import attempts, foreign, reader, suite_record
 
 if TYPE_CHECKING:

@@ -26,8 +26,7 @@ from harness.pricing import carbon, cost, instances, offers, prices, serverless,
 from harness.pricing.carbon import CarbonRates
 from harness.pricing.instances import DEFAULT_CHOICE, Instance, TypeChoice
 from harness.pricing.offers import Offer, Offers
-from harness.pricing.prices import Snapshot, StoragePrice
-from harness.pricing.selection import PriceSelection
+from harness.pricing.prices import PriceSelection, Snapshot, StoragePrice
 from harness.pricing.serverless import Load, ServerlessPrices, ServerlessQuote
 from harness.pricing.token_prices import TokenSnapshot
 from harness.untrusted import ForeignText
@@ -138,9 +137,9 @@ def selected_tariff(selection: PriceSelection) -> Tariff:
     return tariff(
         snapshot,
         choice=selection.choice,
-        tokens=selection.tokens(),
-        rates=selection.carbon(snapshot),
-        serverless=selection.serverless(),
+        tokens=token_prices.snapshot(selection.token_prices),
+        rates=carbon.rates(f"{snapshot.provider}/{snapshot.region}", selection.grid, selection.carbon_factors),
+        serverless=serverless.snapshot(selection.as_of),
     )
 
 

@@ -17,7 +17,7 @@ from harness.commands import command
 from harness.errors import UnknownName
 from harness.experiments.viability import acceptance
 from harness.pricing.bill import USUAL
-from harness.pricing.selection import PriceSelection
+from harness.pricing.prices import PriceSelection
 from harness.report.bill import answer, bill_document
 from harness.report.query_prices import prices_answer, query_prices_document
 from harness.results.schema import glob_of

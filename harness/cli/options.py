@@ -26,7 +26,7 @@ from harness.aws import is_s3
 from harness.cli.lines import say
 from harness.errors import HarnessError, UnknownName, UsageError
 from harness.pricing.instances import ARCHITECTURE_CHOICES, GENERATION_CHOICES
-from harness.pricing.selection import PriceSelection
+from harness.pricing.prices import PriceSelection
 from harness.untrusted import one_line, split_list
 
 Command = Callable[..., None]

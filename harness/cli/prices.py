@@ -17,7 +17,7 @@ from harness.cli.stored_results import StoredResults, measures_option, stored_re
 from harness.driver.records import Envelope
 from harness.errors import UsageError
 from harness.pricing import offers
-from harness.pricing.selection import PriceSelection
+from harness.pricing.prices import PriceSelection
 from harness.report.instances import instances_document, snapshot_ages
 from harness.report.repricing import repricing_document
 from harness.untrusted import one_line

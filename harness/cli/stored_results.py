@@ -35,7 +35,7 @@ from harness.commands import command
 from harness.errors import UsageError
 from harness.evaluation import measure_names, trec_lines
 from harness.pricing import instances
-from harness.pricing.selection import DEFAULT_PRICES, PriceSelection
+from harness.pricing.prices import DEFAULT_PRICES, PriceSelection
 from harness.report.plots import KINDS
 from harness.results import reader, suite_record
 from harness.untrusted import one_line

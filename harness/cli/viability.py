@@ -39,7 +39,7 @@ from harness.experiments.viability.session import Question
 from harness.jobs.inputs import check_launcher
 from harness.jobs.suite import load
 from harness.launch.images import catalog
-from harness.pricing.selection import PriceSelection
+from harness.pricing.prices import PriceSelection
 from harness.untrusted import one_line
 
 

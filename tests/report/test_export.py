@@ -21,7 +21,7 @@ from harness import api
 from harness.analysis.table import Row, Table, Timing
 from harness.errors import FileError, StoreError, UsageError
 from harness.estimate import Estimate
-from harness.pricing.selection import PriceSelection
+from harness.pricing.prices import PriceSelection
 from harness.report import render, row_figures
 from harness.report.columns import JOBS, SAMPLES, Kind
 from harness.report.export import export_csv, export_parquet, export_sqlite
