@@ -107,7 +107,7 @@ def template(request: _AccountRequest, policy: str | None, administrator: bool) 
     """
     work, region = request.work, request.region
     if policy:
-        click.echo(json.dumps(account.policy(policy, work, region, request.types), indent=2))
+        click.echo(json.dumps(account.policy(policy, work, region, request.types), indent=2) + "\n", nl=False)
     elif administrator:
         click.echo(account.administrator_template(work, region), nl=False)
     else:

@@ -76,22 +76,14 @@ def run_in_folder(
     slurm: SlurmOptions | None = None,
 ) -> RunReport | None:
     """Run a suite on the workers of a shared folder; with ``slurm`` its tasks are the workers."""
-    from harness.launch.docker import DockerLauncher
     from harness.remote import run as remote_run
     from harness.remote.folder_backend import FolderBackend
     from harness.remote.run import ClientContext, RemoteRequest
-    from harness.remote.shipment import Shipper
     from harness.remote.watch import Timeouts
 
     work = open_folder(Path(folder))
     with choice.open() as launcher:
-        engine = launcher.client if isinstance(launcher, DockerLauncher) else None
-        client = ClientContext(
-            launcher=launcher,
-            shipper=lambda storage: Shipper(storage, engine, options.cache),
-            agree=lambda _question: None,
-            timeouts=Timeouts(poll_s=_POLL_S),
-        )
+        client = ClientContext(launcher, agree=lambda _question: None, timeouts=Timeouts(poll_s=_POLL_S))
         remote = RemoteRequest(suite, options, work, how)
         if slurm is None:
             return remote_run.run(remote, client, FolderBackend(work, choice.launcher))

@@ -436,7 +436,6 @@ def _run_in_cloud(
     from harness.launch.docker import DockerLauncher
     from harness.launch.images import platforms
     from harness.remote.run import ClientContext
-    from harness.remote.shipment import Shipper
 
     cloud = request.cloud if "most" in backend.options else replace(request.cloud, most=sys.maxsize)
     if request.work is None:
@@ -447,11 +446,7 @@ def _run_in_cloud(
     rented = rental.RentalRequest(suite=suite, options=options, work=parse_uri(request.work), **vars(cloud))
     connections = Connections(cloud.region)
     with closing(DockerLauncher(options.cache, request.choice.models, platform=platforms.AMD64)) as docker:
-        client = ClientContext(
-            launcher=docker,
-            shipper=lambda work: Shipper(work, docker.client, options.cache),
-            agree=lambda question: agree(request.yes, question),
-        )
+        client = ClientContext(docker, agree=lambda question: agree(request.yes, question))
         return rental.run(rented, connections, client, backend)
 
 

@@ -18,6 +18,7 @@ from harness.jobs.plan import Planned, order
 from harness.jobs.plan import plan as plan_jobs
 from harness.jobs.suite import Suite
 from harness.launch.base import Launcher, Prepared
+from harness.launch.docker import DockerLauncher
 from harness.progress import console, task
 from harness.remote import journal, partition
 from harness.remote.backend import Backend
@@ -56,8 +57,8 @@ class ClientContext:
     """The user's side: what makes images, ships, shows and asks; and how patient it is (for tests)."""
 
     launcher: Launcher
-    shipper: Callable[[Storage], Shipper]
     agree: Callable[[str], None]
+    shipper: type[Shipper] = Shipper
     timeouts: Timeouts = field(default_factory=Timeouts)
 
 
@@ -106,7 +107,8 @@ class SuiteRun:
     def __init__(self, request: RemoteRequest, client: ClientContext, backend: Backend) -> None:
         self.request, self.client = request, client
         self.backend, self.work = backend, request.work
-        self.shipper = client.shipper(request.work)
+        engine = client.launcher.client if isinstance(client.launcher, DockerLauncher) else None
+        self.shipper = client.shipper(request.work, engine, request.options.cache)
         types = self._instance_types()
         options = replace(request.options, instance_types=types, platforms=backend.market.platforms)
         self.inputs = preflight.gather_elsewhere(request.suite, options)

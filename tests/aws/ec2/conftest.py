@@ -50,7 +50,7 @@ PROFILES = ("cpu1-mem256m", "cpu1-mem1")
 class FakeShipper(shipment.Shipper):
     """Ships nothing but says so; indexes of workers are adopted."""
 
-    def __init__(self, work: Objects, cache: Path) -> None:
+    def __init__(self, work: Objects, _engine: None, cache: Path) -> None:
         self._work, self._cache = work, cache
 
     def bundle(self) -> ShippedInput:
@@ -94,8 +94,8 @@ class Field:
     def client(self, **changes: Any) -> ClientContext:
         client = ClientContext(
             launcher=FakeLauncher(),
-            shipper=lambda work: FakeShipper(work, self.bench.cache),
             agree=lambda _question: None,
+            shipper=FakeShipper,
             timeouts=QUICK,
         )
         return replace(client, **changes)
