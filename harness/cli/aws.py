@@ -33,7 +33,7 @@ from harness.remote.records import RemoteRun
 _REGION = "AWS region.  [default: the AWS configuration's]"
 _region_option = click.option("--region", help=_REGION)
 _known_region_option = click.option(
-    "--region", callback=parsed_by(lambda region: Connections(region).known_region), help=_REGION
+    "--region", callback=lambda _context, _parameter, region: Connections(region).known_region, help=_REGION
 )
 _one_region_option = click.option("--region", help="Only this region.  [default: all of the account]")
 _owners_option = click.option("--all-owners", is_flag=True, help="Include instances of the account's other owners.")

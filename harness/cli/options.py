@@ -24,7 +24,7 @@ from click.core import ParameterSource
 from harness import config, filesystem
 from harness.aws import is_s3
 from harness.cli.lines import say
-from harness.errors import HarnessError, UnknownName, UsageError
+from harness.errors import HarnessError, UsageError
 from harness.pricing.instances import ARCHITECTURE_CHOICES, GENERATION_CHOICES
 from harness.pricing.prices import PriceSelection
 from harness.untrusted import one_line, split_list
@@ -110,16 +110,18 @@ def given_options(*names: str) -> dict[str, Any]:
     return {given[name].opts[0].lstrip("-"): values[name] for name in names if name in given}
 
 
-def parsed_by(parse: Callable[[Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    """Return a callback of an option that parses its value."""
-    return lambda _context, _parameter, value: parse(value)
+def parsed_by(parse: Callable[[Any], Any], unset: Any = None) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """Return a callback of an option that parses its value; an option that is missing is ``unset``."""
+    return lambda _context, _parameter, value: unset if value is None else parse(value)
 
 
-def parsed_late(module: str, function: str, unset: Any = None) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    """Return a callback of an option that imports the parser only for a given value."""
-    return lambda _context, _parameter, value: (
-        unset if value is None else getattr(importlib.import_module(module), function)(value)
-    )
+def parsed_late(module: str, function: str) -> Callable[[Any], Any]:
+    """Return a parser that is imported when it is called."""
+
+    def parse(text: str) -> Any:
+        return getattr(importlib.import_module(module), function)(text)
+
+    return parse
 
 
 # A URL, also in NAME=URL, and a host with a port; s3:// is a place that harness reads.
@@ -182,9 +184,7 @@ def date_option(name: str, text: str) -> Decorator:
     """Make an option for a date, written YYYY-MM-DD."""
 
     kind = click.DateTime(["%Y-%m-%d"])
-    return click.option(
-        name, type=kind, metavar="YYYY-MM-DD", callback=parsed_by(lambda day: day and day.date()), help=text
-    )
+    return click.option(name, type=kind, metavar="YYYY-MM-DD", callback=parsed_by(lambda day: day.date()), help=text)
 
 
 def _price_options(
@@ -244,16 +244,8 @@ listing_options = _price_options(
 
 def platform_option(text: str) -> Decorator:
     """Make ``--platform``, which accepts every name of a platform; the command gets Docker's name."""
-
-    def parse(given: str | None) -> str | None:
-        try:
-            from harness.launch.images import platforms  # late: few commands take a platform
-
-            return platforms.parse(given) if given is not None else None
-        except UnknownName as error:
-            raise click.BadParameter(str(error)) from error
-
-    return click.option("--platform", metavar="linux/amd64|linux/arm64", callback=parsed_by(parse), help=text)
+    parse = parsed_by(parsed_late("harness.launch.images.platforms", "parse"))
+    return click.option("--platform", metavar="linux/amd64|linux/arm64", callback=parse, help=text)
 
 
 def retry_option(default: int, text: str) -> Decorator:
@@ -261,14 +253,12 @@ def retry_option(default: int, text: str) -> Decorator:
     return click.option("--retry-noisy", type=click.IntRange(0, 100), default=default, metavar="N", help=text)
 
 
-def parse_measures(text: str | None) -> tuple[str, ...]:
-    """Split the names of ``--measures``; empty if the option is missing and has no default.
+def parse_measures(text: str) -> tuple[str, ...]:
+    """Split the names of ``--measures``.
 
     Raises:
         UsageError: it is empty.
     """
-    if text is None:
-        return ()
     names = split_list(text)
     if not names:
         raise UsageError("--measures is empty; name measures, e.g. 'RR@10 nDCG@10', or leave it out")

@@ -153,7 +153,7 @@ class ReportRequest:
 @click.option(
     "--at-least",
     "goal",
-    callback=parsed_late("harness.analysis.cheapest", "parse_goal"),
+    callback=parsed_by(parsed_late("harness.analysis.cheapest", "parse_goal")),
     metavar="MEASURE=VALUE",
     help="Find the cheapest row whose mean reaches this (nDCG@10=0.68), or is at most this far below another system's"
     " (nDCG@10=bm25-0.002), and the next cheaper one.",

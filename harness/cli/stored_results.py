@@ -59,7 +59,9 @@ def measures_option(
     if default is None:
         text = f"{text}  [default: the suite's, else {' '.join(measure_names.DEFAULT)}]"
     words = None if default is None else " ".join(default)
-    return click.option("--measures", metavar="NAME,...", default=words, callback=parsed_by(parse_measures), help=text)
+    return click.option(
+        "--measures", metavar="NAME,...", default=words, callback=parsed_by(parse_measures, ()), help=text
+    )
 
 
 without_queries_option = click.option(
@@ -82,7 +84,7 @@ def queries_option(text: str = "With run files: the queries that count, as JSON 
 
 rates_option = click.option(
     "--amrs",
-    callback=parsed_late("harness.analysis.axis_numbers", "parse_rates", unset={}),
+    callback=parsed_by(parsed_late("harness.analysis.axis_numbers", "parse_rates"), {}),
     metavar="AXIS=RATE,...",
     help="Fixed exchange rates, e.g. latency=33.0507,cost=10.4392.",
 )

@@ -68,11 +68,8 @@ def _amount(text: str, option: str) -> float:
 
 def at_option(text: str) -> Decorator:
     """Make ``--at``, a number of documents; ``None`` where it is not given."""
-
-    def parse(given: str | None) -> int | None:
-        return None if given is None else round(_amount(given, option("at")))
-
-    return click.option("--at", callback=parsed_by(parse), metavar="DOCUMENTS", help=text)
+    parse = parsed_by(lambda given: round(_amount(given, "--at")))
+    return click.option("--at", callback=parse, metavar="DOCUMENTS", help=text)
 
 
 # The command gets the options as one record.
