@@ -20,7 +20,7 @@ from harness.analysis.results_folder import ReadResults
 from harness.analysis.table import Row
 from harness.cli.lines import say
 from harness.cli.locations import mirrored, readable, results_argument
-from harness.cli.options import given_parameters, price_options, results_option, results_path
+from harness.cli.options import check_needs, given_parameters, price_options, results_option, results_path
 from harness.cli.output import FORMATS, Destination, destination_options
 from harness.cli.stored_results import (
     StoredResults,
@@ -113,8 +113,7 @@ def compare(
     With --fail-if, it is a gate: exit code 1 if B is worse by more than a limit, 0 if it is not, and 3 if the
     measurements cannot tell.  In GitHub's workflows the answers are also in the summary of the job.
     """
-    if untold and not limits:
-        raise UsageError("--cannot-tell needs --fail-if; name a change that is too much, or leave --cannot-tell out")
+    check_needs(untold="limits")
     notes: Sequence[str] = ()
     if _are_run_files(compared, stored) and baseline is None:
         if limits:

@@ -104,6 +104,15 @@ def given_parameters() -> dict[str, click.Parameter]:
     }
 
 
+def check_needs(**needs: str) -> None:
+    """Refuse an option that is given without the option that it needs; both by the names of their parameters."""
+    names = {parameter.name: parameter.opts[0] for parameter in click.get_current_context().command.params}
+    given = given_parameters()
+    for name, other in needs.items():
+        if name in given and other not in given:
+            raise UsageError(f"{names[name]} needs {names[other]}; give both, or leave {names[name]} out")
+
+
 def given_options(*names: str) -> dict[str, Any]:
     """Return the options of these parameters that are given, by their names, for a command that repeats them."""
     values, given = click.get_current_context().params, given_parameters()

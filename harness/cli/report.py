@@ -14,7 +14,7 @@ import click
 
 from harness.analysis import published, results_folder
 from harness.cli.locations import as_given, results_argument
-from harness.cli.options import carbon_options, parsed_by, parsed_late, record_options
+from harness.cli.options import carbon_options, check_needs, parsed_by, parsed_late, record_options
 from harness.cli.output import FORMATS, PAGE, PICTURES, Destination, destination_options
 from harness.cli.stored_results import (
     StoredResults,
@@ -180,8 +180,7 @@ def report(request: ReportRequest) -> None:
 
 def _check_options(request: ReportRequest) -> None:
     """Raise UsageError for an option that the chosen shape has no use for."""
-    if request.reference and not request.pooled:
-        raise UsageError("--reference goes with --pooled; leave it out")
+    check_needs(reference="pooled")
     given = {"--at": request.at is not None, "--pooled": request.pooled, "--at-least": request.goal is not None}
     own = [name for name, is_given in given.items() if is_given]
     forms = (*FORMATS, *PICTURES) if own[:1] == ["--at"] else FORMATS

@@ -15,7 +15,7 @@ from harness.analysis import robustness as examining
 from harness.analysis.robustness import Robustness, RobustnessOptions
 from harness.cli.lines import say
 from harness.cli.locations import named_as_given
-from harness.cli.options import PATH, FiniteRange, cache_option, output_path, parsed_by, record_options
+from harness.cli.options import PATH, FiniteRange, cache_option, check_needs, output_path, parsed_by, record_options
 from harness.cli.output import FORMATS, PICTURES, Destination, destination_options, write
 from harness.cli.stored_results import (
     RunSelection,
@@ -236,11 +236,7 @@ def leakage(
     results), or run files.  Queries leak where texts are the same but for case, punctuation and white space, or, with
     --embeddings, where vectors are near.
     """
-    if threshold is not None and embeddings is None:
-        raise UsageError(
-            "--threshold needs cosines of vectors; name vectors with --embeddings, or leave --threshold out"
-        )
-    least = _THRESHOLD if threshold is None else threshold
+    check_needs(threshold="embeddings")
     parsed = measure_names.parse(measures)
     trained = judged_runs.read_queries(training)
     if embeddings is None:
@@ -259,7 +255,7 @@ def leakage(
             raise UsageError(
                 f"{sample.dataset}: holds no query, so nothing can be compared; name the queries with --queries"
             )
-    leakages = [leaking.examine(sample, trained, vectors, least, parsed) for sample in samples]
+    leakages = [leaking.examine(sample, trained, vectors, threshold or _THRESHOLD, parsed) for sample in samples]
     if leaked is not None:
         write(leaked, rejudge.id_list(dict.fromkeys(query for found in leakages for query in found.leaked)))
     destination.show_report(leakage_document(leakages))

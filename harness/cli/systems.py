@@ -30,7 +30,7 @@ from harness.cli.locations import writable
 from harness.cli.options import (
     FOLDER,
     cache_option,
-    given_parameters,
+    check_needs,
     models_option,
     platform_option,
     results_option,
@@ -231,8 +231,7 @@ def images(
     `harness run` builds missing images itself; this command builds them in advance.  With --export it writes them as
     files for machines without an engine or a network.  Exit code 1 if a build fails.
     """
-    if folder is None and "form" in given_parameters():
-        raise UsageError("--format is for --export; name the folder of the files: --export DIR")
+    check_needs(form="folder")
     start_builder(builder)
     wrong: dict[str, FileError] = {}
     named = bool(systems or engines)
