@@ -138,7 +138,7 @@ class StoredResults:
         from harness.analysis.rows import by_process  # late: it reads every record again
 
         jobs = reader.read_jobs(self.results)
-        return by_process(jobs, rows, lambda table: self.priced(ReadResults(table, dict)).table)
+        return by_process(jobs, rows, partial(row_pricing.price, tariff=self.tariff))
 
     def by_process_at_sizes(self, rows: Sequence[Row]) -> dict[str, tuple[Row, ...]]:
         """Return the rows of each process of the systems of several sizes; reads nothing where there are none."""
