@@ -132,8 +132,7 @@ def down(work: S3Uri, region: str, results_too: bool) -> None:
 def ls(work: str | None, region: str | None, all_owners: bool) -> None:
     """List your instances and left-over disks, in all regions."""
     connections = Connections(region)
-    found, owner = _inspect(connections, region, all_owners)
-    _show(found, owner)
+    found = _show_owned(connections, region, all_owners)
     runs = _open_runs(connections, work) if work is not None else []
     for run in runs:
         jobs = counted(sum(len(part.jobs) for part in run.parts), "job")
@@ -158,8 +157,7 @@ def reap(work: str | None, region: str | None, all_owners: bool, yes: bool) -> N
     left.
     """
     connections = Connections(region)
-    found, owner = _inspect(connections, region, all_owners)
-    _show(found, owner)
+    found = _show_owned(connections, region, all_owners)
     regions = {region or connections.known_region}
     if work is not None:
         try:
@@ -177,19 +175,18 @@ def reap(work: str | None, region: str | None, all_owners: bool, yes: bool) -> N
     sys.exit(1 if left else 0)
 
 
-def _inspect(connections: Connections, region: str | None, all_owners: bool) -> tuple[OwnedResources, str]:
+def _show_owned(connections: Connections, region: str | None, all_owners: bool) -> OwnedResources:
+    """Print the instances and the left-over disks in the account, and return them."""
     owner = clients.owner(connections, config.cache_folder())
-    return instances.find_owned(connections, region, None if all_owners else owner), owner
-
-
-def _show(found: OwnedResources, owner: str) -> None:
+    found = instances.find_owned(connections, region, None if all_owners else owner)
     if found.others:
         # This includes our own if AWS knows us by another name today.
         say(f"{found.others} instances of other owners are alive; --all-owners shows them")
     if found.empty:
         say("you have no instance and no left-over disk")
-        return
-    columns(*instances.listed(found, owner))
+    else:
+        columns(*instances.listed(found, owner))
+    return found
 
 
 def _unread_regions(found: OwnedResources, needed: set[str]) -> list[str]:

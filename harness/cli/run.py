@@ -324,8 +324,8 @@ def _run_suite(suite: Path, request: _RunRequest) -> list[str]:
     if request.in_cloud or request.in_folder:
         of_suite(results, loaded.name, choice.cache, "RECORDS")  # stored jobs decide which jobs are launched
     with writable(results, choice.cache) as location:
-        options = replace(request.options(suite, location.folder), publisher=location.publisher)
-        options = replace(options, callbacks=TrialRows(loaded, choice.cache))
+        options = request.options(suite, location.folder)
+        options = replace(options, publisher=location.publisher, callbacks=TrialRows(loaded, choice.cache))
         if backend := request.backend:
             summary, errors = _ended(_run_in_cloud(loaded, options, request, backend))
         elif request.in_folder:
