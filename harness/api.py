@@ -13,8 +13,7 @@ from harness.analysis import results_folder, row_pricing
 from harness.analysis.table import Table
 from harness.aws import is_s3
 from harness.errors import UsageError
-from harness.pricing import prices, serverless, token_prices
-from harness.pricing.instances import DEFAULT_CHOICE, TypeChoice
+from harness.pricing.prices import DEFAULT_PRICES, PriceSelection
 from harness.report.export import rows_frame, samples_frame
 from harness.results import reader
 
@@ -28,8 +27,8 @@ def load(
     as_of: datetime.date | str | None = None,
     region: str | None = None,
     term: str | None = None,
-    architecture: str = DEFAULT_CHOICE.architecture,
-    generation: str = DEFAULT_CHOICE.generation,
+    architecture: str = DEFAULT_PRICES.architecture,
+    generation: str = DEFAULT_PRICES.generation,
     cheapest_machine: bool = False,
     cache: Location | None = None,
 ) -> pd.DataFrame:
@@ -58,8 +57,8 @@ def load(
         FileError: the results are not a folder, or a file is damaged.
         RemoteError: results in S3 cannot be read.
     """
-    choice = TypeChoice(architecture, generation, cheapest_machine)
-    return rows_frame(table(results, measures, choice, as_of=as_of, region=region, term=term, cache=cache))
+    selection = PriceSelection(_date(as_of), region, term, architecture, generation, cheapest_machine=cheapest_machine)
+    return rows_frame(table(results, measures, selection, cache))
 
 
 def load_samples(results: Location, *, cache: Location | None = None) -> pd.DataFrame:
@@ -81,11 +80,7 @@ def load_samples(results: Location, *, cache: Location | None = None) -> pd.Data
 def table(
     results: Location,
     measures: Sequence[str] | str | None = None,
-    choice: TypeChoice = DEFAULT_CHOICE,
-    *,
-    as_of: datetime.date | str | None = None,
-    region: str | None = None,
-    term: str | None = None,
+    selection: PriceSelection = DEFAULT_PRICES,
     cache: Location | None = None,
 ) -> Table:
     """Return the table of :func:`load`."""
@@ -93,10 +88,7 @@ def table(
     cache = _cache(cache)
     folder = _folder(results, cache)
     measured = results_folder.read(folder, results_folder.Selection(tuple(names or ())), cache=cache).table
-    date = _date(as_of) or results_folder.price_date(folder)
-    snapshot = prices.snapshot(date, region=region, term=term)
-    tokens, by_use = token_prices.FILES.newest(), serverless.FILES.newest(date)
-    return row_pricing.price(measured, row_pricing.tariff(snapshot, choice=choice, tokens=tokens, serverless=by_use))
+    return row_pricing.price(measured, results_folder.tariff(folder, selection))
 
 
 def _cache(cache: Location | None) -> Path:

@@ -267,13 +267,9 @@ def link_tree(source: Path, target: Path, *, copies: bool) -> None:
     """
     target.mkdir()
     target.chmod(0o755)
-    for entry in walk(source):
-        path = target / os.path.relpath(entry.path, source)
-        if entry.is_dir(follow_symlinks=False):
-            path.mkdir()
+    for entry, path in _with_folders(source, target):
+        if path.is_dir():
             path.chmod(0o755)
-        elif not entry.is_file(follow_symlinks=False):  # a link could lead out of the folder
-            raise OSError(errno.EINVAL, f"{entry.name!r} is not a regular file")
         elif copies or not _linked(entry.path, path):
             shutil.copyfile(entry.path, path, follow_symlinks=False)
             path.chmod(0o644)
@@ -287,15 +283,21 @@ def copy_tree(source: Path, target: Path) -> None:
     """
     target.mkdir()
     _as(source.lstat(), target)
+    for entry, path in _with_folders(source, target):
+        if not path.is_dir():
+            shutil.copyfile(entry.path, path, follow_symlinks=False)
+        _as(entry.stat(follow_symlinks=False), path)
+
+
+def _with_folders(source: Path, target: Path) -> Iterator[tuple[os.DirEntry[str], Path]]:
+    """Yield every entry below ``source`` and its path in ``target``, where folders are made."""
     for entry in walk(source):
         path = target / os.path.relpath(entry.path, source)
         if entry.is_dir(follow_symlinks=False):
             path.mkdir()
-        elif entry.is_file(follow_symlinks=False):
-            shutil.copyfile(entry.path, path, follow_symlinks=False)
-        else:
+        elif not entry.is_file(follow_symlinks=False):  # a link could lead out of the folder
             raise OSError(errno.EINVAL, f"{entry.name!r} is not a regular file")
-        _as(entry.stat(follow_symlinks=False), path)
+        yield entry, path
 
 
 def _as(status: os.stat_result, path: Path) -> None:

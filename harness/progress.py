@@ -245,10 +245,6 @@ class _BarScreen:
         finally:
             self._bars.remove(bar)
 
-    def refresh(self) -> None:
-        """Draw the bars now."""
-        self._live.refresh()
-
     def lines(self) -> Text:
         """Return the lines of all bars, their columns below one another."""
         from rich.text import Text

@@ -102,13 +102,12 @@ def summarise(
     )
 
 
-def nothing(reason: str, shown: Collection[str], queries: int = 0, trials: int = 0) -> LatencySummary:
+def nothing(reason: str, shown: Collection[str]) -> LatencySummary:
     """Return the summary of samples that give no latency of single queries."""
     missing = Estimate(None, reason=reason)
     none = dict.fromkeys(shown, missing)
-    return LatencySummary(
-        queries, trials, missing, none, {"mean": missing, **none}, {"mean": missing, **none}, none, (), None
-    )
+    parts = {"mean": missing, **none}
+    return LatencySummary(0, 0, missing, none, parts, parts, none, (), None)
 
 
 def _read(name: str, latency_s: Floats) -> float:
@@ -252,7 +251,7 @@ def percentile(latency_s: Floats, name: str, queries: int, *, confidence: float 
     )
 
 
-def at_most(latency_s: Floats, name: str, queries: int, *, confidence: float = BOUND_CONFIDENCE) -> Estimate:
+def at_most(latency_s: Floats, name: str, queries: int) -> Estimate:
     """Bound a percentile from above by LoadGen's early-stopping rule (Reddi et al. 2020), or give the reason for none.
 
     With t the largest count for which P(Binomial(n, 1 - p) <= t) <= 0.01, the (t + 1)-th largest of n independent
@@ -264,14 +263,13 @@ def at_most(latency_s: Floats, name: str, queries: int, *, confidence: float = B
         latency_s: shape (samples,), all trials pooled.
         name: a key of ``MIN_QUERIES``.
         queries: how many queries the samples come from.
-        confidence: of the claim.
     """
     if queries < MIN_QUERIES[name]:
         return _too_few(name, queries)
     from scipy.special import bdtr
 
     slower = bdtr(np.arange(queries), queries, 1 - float(name[1:]) / 100)  # P(at most t queries are slower)
-    most = int(np.searchsorted(slower, 1 - confidence, side="right")) - 1
+    most = int(np.searchsorted(slower, 1 - BOUND_CONFIDENCE, side="right")) - 1
     if most < 0:
         return _too_few(name, queries)
     return Estimate(_at(np.sort(latency_s), (queries - most) / queries))

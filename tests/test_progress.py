@@ -49,7 +49,7 @@ def test_task_shows_phase_and_steps_on_a_terminal() -> None:
     screen, file = console(terminal=True)
     with show_progress(screen), task("bm25 [tiny]") as step:
         step(12, 300, "trial-4")
-        progress._screens[-1].refresh()
+        progress._screens[-1]._live.refresh()
     text = file.getvalue()
     assert "bm25 [tiny]" in text and "trial 5" in text and "12/300" in text
 
@@ -198,7 +198,7 @@ def test_task_shows_impossible_steps(done: int, total: int, phase: str) -> None:
     screen, file = console(terminal=True)
     with show_progress(screen), task("x") as step:
         step(done, total, phase)
-        progress._screens[-1].refresh()
+        progress._screens[-1]._live.refresh()
     assert "x" in file.getvalue()
 
 
@@ -208,7 +208,7 @@ def test_bar_appears_once_a_total_is_known() -> None:
         step(1, 49)
         assert not file.getvalue()
         step(2, 50)
-        progress._screens[-1].refresh()
+        progress._screens[-1]._live.refresh()
     assert "fetch" in file.getvalue() and "2/50" in file.getvalue()
 
 

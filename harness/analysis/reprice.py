@@ -21,7 +21,7 @@ from harness.analysis.table import Carbon, Price, Row, Table, Validity
 from harness.driver.records import Outcome
 from harness.errors import UsageError, counted
 from harness.estimate import Estimate
-from harness.pricing import cost, prices
+from harness.pricing import carbon, cost, prices, serverless, token_prices
 from harness.pricing.dated_files import DatedFile
 from harness.pricing.instances import TypeChoice
 from harness.pricing.prices import Snapshot
@@ -178,6 +178,18 @@ def other_prices(now: Snapshot, against: datetime.date | None = None) -> Snapsho
             f"{now} are the only {now.term} prices of {now.region}: nothing to compare with; "
             "`harness report --as-of` prices a table at one date"
         ) from None
+
+
+def other_tariff(now: Tariff, against: datetime.date | None = None) -> Tariff:
+    """Return the tariff to compare with: its prices of all kinds are chosen as :func:`other_prices` are."""
+    market = f"{now.snapshot.provider}/{now.snapshot.region}"
+    return row_pricing.tariff(
+        other_prices(now.snapshot, against),
+        choice=now.choice,
+        tokens=token_prices.FILES.other(now.tokens, against),
+        rates=carbon.other_rates(now.carbon, market, against),
+        serverless=serverless.FILES.other(now.serverless, against),
+    )
 
 
 def compare(measured: Table, before: Tariff, now: Tariff) -> Repricing:

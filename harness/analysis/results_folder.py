@@ -14,11 +14,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.analysis import foreign_quality, passport, published, published_measures
+from harness.analysis import foreign_quality, passport, published, published_measures, row_pricing
+from harness.analysis.row_pricing import Tariff
 from harness.analysis.table import Row, Table
 from harness.analysis.verdict import QualityDifference
 from harness.errors import UsageError
 from harness.evaluation import measure_names
+from harness.pricing.prices import PriceSelection
 from harness.results import attempts, foreign, reader, suite_record
 
 if TYPE_CHECKING:
@@ -200,6 +202,11 @@ def _read_jobs(folder: Path, cache: object | None) -> reader.StoredJobs:
 def may_have_jobs(results: Path) -> bool:
     """Return whether a place may have stored jobs; published tables and passports have none."""
     return not published.is_in(results) and not passport.is_in(results)
+
+
+def tariff(folder: Path, selection: PriceSelection) -> Tariff:
+    """Return the selected prices for a folder of results; a paper's costs take the prices of its own date."""
+    return row_pricing.selected_tariff(replace(selection, as_of=selection.as_of or price_date(folder)))
 
 
 def price_date(folder: Path) -> datetime.date | None:

@@ -26,7 +26,7 @@ from harness.pricing import carbon, cost, instances, offers, prices, serverless,
 from harness.pricing.carbon import CarbonRates
 from harness.pricing.instances import DEFAULT_CHOICE, Instance, TypeChoice
 from harness.pricing.offers import Offer, Offers
-from harness.pricing.prices import Snapshot, StoragePrice
+from harness.pricing.prices import PriceSelection, Snapshot, StoragePrice
 from harness.pricing.serverless import Load, ServerlessPrices, ServerlessQuote
 from harness.pricing.token_prices import TokenSnapshot
 from harness.untrusted import ForeignText
@@ -124,6 +124,23 @@ def tariff(
     known = instances.read_instances(snapshot.provider, root)
     rates = rates or carbon.rates(f"{snapshot.provider}/{snapshot.region}", root=root)
     return Tariff(snapshot, known, prices.storage_price(*place, root), root, choice, tokens, rates, serverless)
+
+
+def selected_tariff(selection: PriceSelection) -> Tariff:
+    """Return the tariff for a choice of prices.
+
+    Raises:
+        UsageError: prices of this region, term or date do not exist.
+        FileError: a file of facts or prices is wrong.
+    """
+    snapshot = selection.snapshot()
+    return tariff(
+        snapshot,
+        choice=selection.choice,
+        tokens=token_prices.FILES.newest(selection.token_prices),
+        rates=carbon.rates(f"{snapshot.provider}/{snapshot.region}", selection.grid, selection.carbon_factors),
+        serverless=serverless.FILES.newest(selection.as_of),
+    )
 
 
 def formulas() -> dict[str, str]:

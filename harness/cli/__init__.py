@@ -19,84 +19,67 @@ import click
 
 import harness
 
-# The modules of commands whose name is not their module's.
-_MODULES = {
-    "aws": ("batch", "ec2"),
-    "compare": ("compare", "recall"),
-    "export": ("export", "merge", "verify"),
-    "folder": ("worker",),
-    "foreign": ("import",),
-    "generate": ("generate", "label"),
-    "judgements": ("pool", "qrels"),
-    "prices": ("instances", "prices", "reprice"),
-    "run": ("demo", "plan", "run"),
-    "runs": ("evaluate", "frechet", "leakage", "robustness"),
-    "systems": ("calibrate", "conformance", "doctor", "images", "pin", "systems"),
-    "viability": ("curve", "validate", "viable"),
-}
-# What people want to do, and the commands for it, as the README has them.
+# What people want to do, and the commands for it, as the README has them: each with its module, which a call imports.
 GROUPS = {
     "Start": {
-        "demo": "measure four systems on SciFact, in minutes",
-        "doctor": "is this machine fit, and how far to trust it?",
-        "systems": "list the systems, or show one",
+        "demo": ("run", "measure four systems on SciFact, in minutes"),
+        "doctor": ("systems", "is this machine fit, and how far to trust it?"),
+        "systems": ("systems", "list the systems, or show one"),
     },
     "Measure": {
-        "plan": "what a suite would run, and how long",
-        "run": "run a suite; after any stop it goes on",
-        "attach": "measure a service that runs already",
-        "images": "build the images of systems",
-        "conformance": "does an engine keep the container contract?",
-        "pin": "hashes of a system's files on the model hub",
+        "plan": ("run", "what a suite would run, and how long"),
+        "run": ("run", "run a suite; after any stop it goes on"),
+        "attach": ("attach", "measure a service that runs already"),
+        "images": ("systems", "build the images of systems"),
+        "conformance": ("systems", "does an engine keep the container contract?"),
+        "pin": ("systems", "hashes of a system's files on the model hub"),
     },
     "Read results": {
-        "report": "table, page or pictures of stored results",
-        "explain": "how a number was made",
-        "leaderboard": "rank systems by Dynascore or one axis",
-        "compare": "two systems query by query; a gate for CI",
-        "history": "a figure over commits or dates",
-        "robustness": "how often two systems would swap ranks",
-        "recall": "share of the exact hits that others find",
+        "report": ("report", "table, page or pictures of stored results"),
+        "explain": ("explain", "how a number was made"),
+        "leaderboard": ("leaderboard", "rank systems by Dynascore or one axis"),
+        "compare": ("compare", "two systems query by query; a gate for CI"),
+        "history": ("history", "a figure over commits or dates"),
+        "robustness": ("runs", "how often two systems would swap ranks"),
+        "recall": ("compare", "share of the exact hits that others find"),
     },
     "Choose a machine": {
-        "viable": "the smallest memory that works, and its machine",
-        "validate": "does a system work on an instance type?",
-        "curve": "latency by memory limit",
-        "instances": "instance types with enough CPUs and memory",
-        "prices": "the price lists and their ages; fetch new ones",
-        "reprice": "stored results at other prices",
-        "bill": "the cost of a month at your traffic",
+        "viable": ("viability", "the smallest memory that works, and its machine"),
+        "validate": ("viability", "does a system work on an instance type?"),
+        "curve": ("viability", "latency by memory limit"),
+        "instances": ("prices", "instance types with enough CPUs and memory"),
+        "prices": ("prices", "the price lists and their ages; fetch new ones"),
+        "reprice": ("prices", "stored results at other prices"),
+        "bill": ("bill", "the cost of a month at your traffic"),
     },
     "Use other machines": {
-        "stage": "a suite as a folder for nodes without a network",
-        "worker": "measure for `harness run --work FOLDER`",
-        "ec2": "set up EC2, list and end instances",
-        "batch": "set up AWS Batch, list and delete a stack",
+        "stage": ("stage", "a suite as a folder for nodes without a network"),
+        "worker": ("folder", "measure for `harness run --work FOLDER`"),
+        "ec2": ("aws", "set up EC2, list and end instances"),
+        "batch": ("aws", "set up AWS Batch, list and delete a stack"),
     },
     "Evaluate and judge": {
-        "evaluate": "measures of TREC run files",
-        "pool": "unjudged first hits, to judge them",
-        "qrels": "add judgements, or describe them",
-        "leakage": "training queries that recur in the sample",
-        "embed": "encode texts with a dense system",
-        "frechet": "distance of judged and retrieved texts",
+        "evaluate": ("runs", "measures of TREC run files"),
+        "pool": ("judgements", "unjudged first hits, to judge them"),
+        "qrels": ("judgements", "add judgements, or describe them"),
+        "leakage": ("runs", "training queries that recur in the sample"),
+        "embed": ("embed", "encode texts with a dense system"),
+        "frechet": ("runs", "distance of judged and retrieved texts"),
     },
     "Make collections": {
-        "generate": "documents whose passages have known places",
-        "positions": "where relevant passages start",
-        "label": "passages of DuReader 2.0, by its answers",
+        "generate": ("generate", "documents whose passages have known places"),
+        "positions": ("positions", "where relevant passages start"),
+        "label": ("generate", "passages of DuReader 2.0, by its answers"),
     },
     "Exchange results": {
-        "export": "stored results for other programs",
-        "import": "quality that others report, beside your cost",
-        "merge": "results of several people in one folder",
-        "verify": "check results by seals and checksums",
+        "export": ("export", "stored results for other programs"),
+        "import": ("foreign", "quality that others report, beside your cost"),
+        "merge": ("export", "results of several people in one folder"),
+        "verify": ("export", "check results by seals and checksums"),
     },
-    "Check harness": {"calibrate": "measure times and memory that are known"},
+    "Check harness": {"calibrate": ("systems", "measure times and memory that are known")},
 }
-_HELP = {name: text for commands in GROUPS.values() for name, text in commands.items()}
-# Each command and the module that holds it, as a function of the command's name; calling a command imports its module.
-COMMANDS = {name: name for name in _HELP} | {name: module for module, names in _MODULES.items() for name in names}
+_COMMANDS = {name: entry for commands in GROUPS.values() for name, entry in commands.items()}
 
 # New objects between two collections.  Importing makes many that live on; Python's 700 costs a tenth of a report.
 _COLLECT_AFTER = 100_000
@@ -105,16 +88,13 @@ _COLLECT_AFTER = 100_000
 class Commands(click.Group):
     """All commands; calling a command imports it, and errors that harness raises become one line."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 # click's
-        """Return the names of all commands."""
-        return sorted(self.commands)
-
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 # click's
         """Import a command."""
-        if cmd_name not in COMMANDS:
+        if cmd_name not in _COMMANDS:
             return None
+        module, _ = _COMMANDS[cmd_name]
         attribute = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name
-        command = getattr(importlib.import_module(f"harness.cli.{COMMANDS[cmd_name]}"), attribute)
+        command = getattr(importlib.import_module(f"harness.cli.{module}"), attribute)
         assert isinstance(command, click.Command)
         return command
 
@@ -136,7 +116,7 @@ class Commands(click.Group):
         """List the commands by what people want to do, without importing them."""
         for group, commands in GROUPS.items():
             with formatter.section(group):
-                formatter.write_dl([(f"{name:<11}", text) for name, text in commands.items()])
+                formatter.write_dl([(f"{name:<11}", text) for name, (_, text) in commands.items()])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 # click's
         """Say what to do first: the lines above it may have left the screen."""
@@ -166,7 +146,7 @@ class Commands(click.Group):
 
 @click.group(
     cls=Commands,
-    commands=[click.Command(name, help=text) for name, text in _HELP.items()],
+    commands=[click.Command(name, help=text) for name, (_, text) in _COMMANDS.items()],
     context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
 )
 @click.version_option(harness.__version__, prog_name="harness")

@@ -6,14 +6,10 @@ from pathlib import Path
 
 import click
 
-from harness import datasets
-from harness.cli.lines import say
-from harness.cli.options import FiniteRange, cache_option, models_option, results_option
-from harness.cli.run import run
-from harness.commands import quoted
+from harness.cli.options import FiniteRange, cache_option, models_option, parsed_by, record_options, results_option
+from harness.cli.run import run, written
 from harness.errors import UsageError
 from harness.jobs.attach_suite import AttachSuite
-from harness.jobs.command_suite import written
 from harness.launch import launchers, service_address
 from harness.launch.credentials import Credentials
 from harness.launch.images import catalog
@@ -21,7 +17,14 @@ from harness.launch.images import catalog
 
 @click.command()
 @click.argument("url")
-@click.option("--adapter", required=True, metavar="SYSTEM", help="The system whose adapter asks the service.")
+@click.option(
+    "--adapter",
+    "system",
+    required=True,
+    callback=parsed_by(lambda name: catalog.named([name])[name]),
+    metavar="SYSTEM",
+    help="The system whose adapter asks the service.",
+)
 @click.option(
     "--dataset", required=True, metavar="DATASET", help="A folder, a shipped dataset, or an id of ir_datasets."
 )
@@ -47,23 +50,9 @@ from harness.launch.images import catalog
 @results_option
 @cache_option
 @models_option
+@record_options("suite", AttachSuite)
 @click.pass_context
-def attach(
-    context: click.Context,
-    url: str,
-    adapter: str,
-    dataset: str,
-    params: tuple[str, ...],
-    queries: int | None,
-    trials: int | None,
-    max_qps: float | None,
-    instance: str | None,
-    usd_per_hour: float | None,
-    build: bool,
-    results: Path | str,
-    cache: Path,
-    models: Path | None,
-) -> None:
+def attach(context: click.Context, suite: AttachSuite, results: Path | str, cache: Path, models: Path | None) -> None:
     """Measure the service at URL, which runs already: http://HOST:PORT, https://HOST or postgresql://HOST:PORT.
 
     Starts no container and knows nothing of the service's machine: the rows are marked "envelope not verified", have no
@@ -74,22 +63,15 @@ def attach(
     result, log or error.  TLS certificates are verified.
     """
     try:
-        service_address.parsed(url)
+        service_address.parsed(suite.url)
     except ValueError as error:
         raise UsageError(f"URL {error}") from None
-    if isinstance(results, str):
-        raise UsageError(f"{results}: the suite of a command is written next to its results; name a folder")
-    if instance and usd_per_hour:
+    if suite.instance and suite.usd_per_hour:
         raise UsageError("--instance and --usd-per-hour both give a price; leave one out")
     credentials = Credentials.of_environment()
-    if name := next(filter(None, map(credentials.held_by, (url, *params))), None):
+    if name := next(filter(None, map(credentials.held_by, (suite.url, *suite.params))), None):
         raise UsageError(f"the value of {name} is in the command, which is stored; leave it out, the adapter has it")
-    system = catalog.named([adapter])[adapter]
-    if why := service_address.cannot_ask(system, build=build):
-        raise UsageError(f"{adapter}: {why}")
-    if missing := datasets.missing_files(datasets.find(dataset, Path.cwd())):
-        raise missing
-    suite = AttachSuite(url, system, dataset, params, queries, trials, max_qps, instance, usd_per_hour, build)
-    with written(suite.write, results) as path:
-        say(f"the suite is {path}: to change what is measured, edit it, then {quoted('run', path)}", err=True)
+    if why := service_address.cannot_ask(suite.system, build=suite.build):
+        raise UsageError(f"{suite.system.name}: {why}")
+    with written(suite, results) as path:
         context.invoke(run, suites=(path,), results=results, cache=cache, models=models, launcher=launchers.ATTACHED)

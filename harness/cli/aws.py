@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import click
@@ -12,7 +14,7 @@ from harness import config
 from harness.aws import clients, cloudformation, machines
 from harness.aws.batch import suite_stack
 from harness.aws.batch.suite_stack import BatchOptions, StackRequirements
-from harness.aws.clients import Connections, parse_uri
+from harness.aws.clients import Connections, S3Uri, parse_uri
 from harness.aws.ec2 import account, instances
 from harness.aws.ec2.instances import OwnedResources
 from harness.aws.objects import Objects
@@ -23,11 +25,16 @@ from harness.commands import command, quoted
 from harness.errors import RemoteError, UsageError, counted
 from harness.jobs.suite import load
 from harness.pricing import prices
+from harness.pricing.prices import Snapshot
 from harness.remote import journal
 from harness.remote.failures import NO_STORAGE
 from harness.remote.records import RemoteRun
 
-_region_option = click.option("--region", help="AWS region.  [default: the AWS configuration's]")
+_REGION = "AWS region.  [default: the AWS configuration's]"
+_region_option = click.option("--region", help=_REGION)
+_known_region_option = click.option(
+    "--region", callback=lambda _context, _parameter, region: Connections(region).known_region, help=_REGION
+)
 _one_region_option = click.option("--region", help="Only this region.  [default: all of the account]")
 _owners_option = click.option("--all-owners", is_flag=True, help="Include instances of the account's other owners.")
 
@@ -37,84 +44,85 @@ def ec2() -> None:
     """EC2: set up an account (up, template), list (ls), terminate (reap), remove (down)."""
 
 
-_work_argument = click.argument("work", metavar="s3://BUCKET[/PREFIX]")
+@dataclass(frozen=True)
+class _AccountRequest:
+    """The account stack's place in S3, its region, and what its workers may use."""
+
+    work: S3Uri
+    suites: tuple[Path, ...]
+    region: str
+    instances: tuple[str, ...]
+    agent_image: str | None
+
+    @cached_property
+    def types(self) -> list[str]:
+        """The instance types of the suites, and those named."""
+        return machines.types_of_suites(list(map(load, self.suites)), self.instances, _market(self.region))
+
+
+def _market(region: str) -> Snapshot:
+    return prices.snapshot(region=f"aws/{region}", term="on-demand")
+
+
+_work_argument = click.argument("work", metavar="s3://BUCKET[/PREFIX]", callback=parsed_by(parse_uri))
 _suites_argument = click.argument("suites", nargs=-1, metavar="[SUITE]...", type=SUITE_FILE)
 _instance_option = click.option("--instance", "instances", multiple=True, metavar="TYPE", help="Allow this type too.")
 _image_option = click.option("--agent-image", metavar="IMAGE", help="Image of Batch's agents, where it is in ECR.")
+_account_request = record_options("request", _AccountRequest)
 
 
 @ec2.command()
 @_work_argument
 @_suites_argument
-@_region_option
+@_known_region_option
 @_instance_option
 @click.option("--subnet", help="The security group is for this subnet's VPC.  [default: the default VPC]")
 @_image_option
-def up(
-    work: str,
-    suites: tuple[Path, ...],
-    region: str | None,
-    instances: tuple[str, ...],
-    subnet: str | None,
-    agent_image: str | None,
-) -> None:
+@_account_request
+def up(request: _AccountRequest, subnet: str | None) -> None:
     """Deploy the account stack: bucket, roles, security group, the deadline on AWS's side.
 
     Workers may use the instance types of these suites (default: of all hardware profiles).  Only the bucket's content
     costs money.  A second call changes only differences.
     """
-    connections, folder = Connections(region), parse_uri(work)
-    types = _types(suites, instances, connections.known_region)
-    owner = clients.owner(connections, config.cache_folder())
-    account.up(connections, folder, owner, types, subnet=subnet, agent_image=agent_image)
-    say(f"next: {command('run', 'SUITE', launcher='ec2', work=folder, subnet=subnet or None, dry_run=True)}")
+    work, connections = request.work, Connections(request.region)
+    types, owner = request.types, clients.owner(connections, config.cache_folder())
+    account.up(connections, work, owner, types, subnet=subnet, agent_image=request.agent_image)
+    say(f"next: {command('run', 'SUITE', launcher='ec2', work=work, subnet=subnet or None, dry_run=True)}")
 
 
 @ec2.command()
 @_work_argument
 @_suites_argument
-@_region_option
+@_known_region_option
 @_instance_option
 @_image_option
 @click.option("--policy", type=click.Choice(["boundary", "keeper", "runner"]), help="Print this policy instead.")
 @click.option("--administrator", is_flag=True, help="Print the boundary's and the keeper's template instead.")
-def template(
-    work: str,
-    suites: tuple[Path, ...],
-    region: str | None,
-    instances: tuple[str, ...],
-    agent_image: str | None,
-    policy: str | None,
-    administrator: bool,
-) -> None:
+@_account_request
+def template(request: _AccountRequest, policy: str | None, administrator: bool) -> None:
     """Print the CloudFormation template that `harness ec2 up` deploys.
 
     Its roles need the boundary, which an administrator makes once: `--administrator` prints that template.
     """
-    folder, region_name = parse_uri(work), Connections(region).known_region
-    types = _types(suites, instances, region_name)
+    work, region = request.work, request.region
     if policy:
-        click.echo(json.dumps(account.policy(policy, folder, region_name, types), indent=2) + "\n", nl=False)
+        click.echo(json.dumps(account.policy(policy, work, region, request.types), indent=2) + "\n", nl=False)
     elif administrator:
-        click.echo(account.administrator_template(folder, region_name), nl=False)
+        click.echo(account.administrator_template(work, region), nl=False)
     else:
-        click.echo(account.template(folder, region_name, types, agent_image), nl=False)
-
-
-def _types(suites: tuple[Path, ...], named: tuple[str, ...], region: str) -> list[str]:
-    snapshot = prices.snapshot(region=f"aws/{region}", term="on-demand")
-    return machines.types_of_suites([load(path) for path in suites], named, snapshot)
+        click.echo(account.template(work, region, request.types, request.agent_image), nl=False)
 
 
 @ec2.command()
 @_work_argument
-@_region_option
+@_known_region_option
 @click.option("--results-too", is_flag=True, help="Delete the work folder's objects too: inputs, runs, workers.")
-def down(work: str, region: str | None, results_too: bool) -> None:
+def down(work: S3Uri, region: str, results_too: bool) -> None:
     """Remove what `harness ec2 up` made.  Refuses while an instance is alive, in any region."""
     connections = Connections(region)
     owner = clients.owner(connections, config.cache_folder())
-    account.down(connections, parse_uri(work), owner, results_too=results_too)
+    account.down(connections, work, owner, results_too=results_too)
 
 
 @ec2.command()
@@ -124,8 +132,7 @@ def down(work: str, region: str | None, results_too: bool) -> None:
 def ls(work: str | None, region: str | None, all_owners: bool) -> None:
     """List your instances and left-over disks, in all regions."""
     connections = Connections(region)
-    found, owner = _inspect(connections, region, all_owners)
-    _show(found, owner)
+    found = _show_owned(connections, region, all_owners)
     runs = _open_runs(connections, work) if work is not None else []
     for run in runs:
         jobs = counted(sum(len(part.jobs) for part in run.parts), "job")
@@ -150,8 +157,7 @@ def reap(work: str | None, region: str | None, all_owners: bool, yes: bool) -> N
     left.
     """
     connections = Connections(region)
-    found, owner = _inspect(connections, region, all_owners)
-    _show(found, owner)
+    found = _show_owned(connections, region, all_owners)
     regions = {region or connections.known_region}
     if work is not None:
         try:
@@ -169,19 +175,18 @@ def reap(work: str | None, region: str | None, all_owners: bool, yes: bool) -> N
     sys.exit(1 if left else 0)
 
 
-def _inspect(connections: Connections, region: str | None, all_owners: bool) -> tuple[OwnedResources, str]:
+def _show_owned(connections: Connections, region: str | None, all_owners: bool) -> OwnedResources:
+    """Print the instances and the left-over disks in the account, and return them."""
     owner = clients.owner(connections, config.cache_folder())
-    return instances.find_owned(connections, region, None if all_owners else owner), owner
-
-
-def _show(found: OwnedResources, owner: str) -> None:
+    found = instances.find_owned(connections, region, None if all_owners else owner)
     if found.others:
         # This includes our own if AWS knows us by another name today.
         say(f"{found.others} instances of other owners are alive; --all-owners shows them")
     if found.empty:
         say("you have no instance and no left-over disk")
-        return
-    columns(*instances.listed(found, owner))
+    else:
+        columns(*instances.listed(found, owner))
+    return found
 
 
 def _unread_regions(found: OwnedResources, needed: set[str]) -> list[str]:
@@ -223,11 +228,7 @@ _stack_options = record_options(
         callback=parsed_by(parse_uri),
         help="Folder in S3 for inputs, jobs and results.  [env: HARNESS_WORK]",
     ),
-    click.option(
-        "--region",
-        callback=parsed_by(lambda region: Connections(region).known_region),
-        help="AWS region.  [default: the AWS configuration's]",
-    ),
+    _known_region_option,
     click.option("--instance", metavar="TYPE", help="One instance type for all profiles."),
     click.option(
         "--architecture",
@@ -249,8 +250,7 @@ _stack_options = record_options(
 
 
 def _requirements(suite: Path, options: BatchOptions) -> StackRequirements:
-    market = prices.snapshot(region=f"aws/{options.region}", term="on-demand")
-    return suite_stack.requirements(load(suite), options, market)
+    return suite_stack.requirements(load(suite), options, _market(options.region))
 
 
 @batch.command("up")

@@ -8,9 +8,8 @@ import click
 
 from harness.analysis import bills, larger_sizes
 from harness.analysis.axes import cell_of
-from harness.analysis.table import Row, Table
-from harness.cli.locations import as_given, mirrored
-from harness.cli.options import cache_option, price_options, results_argument
+from harness.cli.locations import as_given, results_argument
+from harness.cli.options import given_options, price_options
 from harness.cli.output import PICTURES, Destination, destination_options
 from harness.cli.stored_results import StoredResults, show_pictures, stored_results
 from harness.cli.traffic import TrafficOptions, traffic_options
@@ -18,14 +17,14 @@ from harness.commands import command
 from harness.errors import UnknownName
 from harness.experiments.viability import acceptance
 from harness.pricing.bill import USUAL
+from harness.pricing.prices import PriceSelection
 from harness.report.bill import answer, bill_document
 from harness.report.query_prices import prices_answer, query_prices_document
 from harness.results.schema import glob_of
 
 
 @click.command()
-@mirrored("results")
-@results_argument
+@results_argument()
 @traffic_options
 @click.option(
     "--max-latency",
@@ -36,7 +35,6 @@ from harness.results.schema import glob_of
 )
 @price_options
 @destination_options("md", "csv", "json", *PICTURES, wide=True)
-@cache_option
 @stored_results
 def bill(stored: StoredResults, targets: tuple[str, ...], traffic: TrafficOptions, destination: Destination) -> None:
     """Bill the stored RESULTS (a folder; default: results) by the month, at your traffic.  Runs nothing.
@@ -47,11 +45,13 @@ def bill(stored: StoredResults, targets: tuple[str, ...], traffic: TrafficOption
     which system is the cheapest, from how many queries on another one is, and up to how many serverless costs less.  A
     picture (--format png, svg, pdf) shows the bill at any traffic.
     """
-    folder = destination.folder if destination.form in PICTURES else None
-    if not (targets or folder or traffic.given):
-        _show_prices(stored.priced(stored.read()).table, destination)
+    if not (targets or destination.pictures or traffic.given):
+        prices = stored.priced(stored.read()).table
+        destination.show_report(
+            query_prices_document(prices), lambda escape, width: prices_answer(prices, escape, width)
+        )
         return
-    at = traffic.read(USUAL if folder else None)
+    at = traffic.read(USUAL if destination.pictures else None)
     at = at.model_copy(update={"max_latency": targets or at.max_latency})
     most_s = acceptance.parse_criteria(at.max_latency, ()).targets
     if unknown := next((figure for figure in most_s if figure not in bills.FIGURES), None):
@@ -62,27 +62,18 @@ def bill(stored: StoredResults, targets: tuple[str, ...], traffic: TrafficOption
         rows = larger_sizes.with_predicted(table.rows, processes, at.documents, stored.pricing())
         table = replace(table, rows=rows)
     groups = bills.find(table, at, most_s)
-    if folder is not None:
+    if destination.pictures:
         from harness.report.plots import bills as plots
 
         show_pictures(plots.pictures(groups, at, table), plots.missing(groups), destination)
-    elif destination.form == "md" and not destination.wide:
-        first = next((group.cheapest[0].row for group in groups if group.cheapest), None)
-        quality = command("report", as_given(str(stored.results), stored.cache))
-        by_hand = "" if first is None or first.predicted_from else _by_hand(first, stored, traffic)
-        destination.show_answer(lambda escape, width: answer(groups, at, table, escape, width, by_hand, quality))
-    else:
-        destination.show_report(bill_document(groups, at, table))
-
-
-def _show_prices(table: Table, destination: Destination) -> None:
-    if destination.form == "md" and not destination.wide:
-        destination.show_answer(lambda escape, width: prices_answer(table, escape, width))
-    else:
-        destination.show_report(query_prices_document(table))
-
-
-def _by_hand(row: Row, stored: StoredResults, traffic: TrafficOptions) -> str:
-    """Return the command that shows the arithmetic of a row's bill."""
+        return
+    first = next((group.cheapest[0].row for group in groups if group.cheapest), None)
     results = as_given(str(stored.results), stored.cache)
-    return command("explain", glob_of(cell_of(row)), results=results, **traffic.given, **stored.selection.given)
+    quality, by_hand = command("report", results), ""
+    if first is not None and not first.predicted_from:
+        given = given_options(*TrafficOptions.__dataclass_fields__, *PriceSelection.__dataclass_fields__)
+        by_hand = command("explain", glob_of(cell_of(first)), results=results, **given)
+    destination.show_report(
+        bill_document(groups, at, table),
+        lambda escape, width: answer(groups, at, table, escape, width, by_hand, quality),
+    )

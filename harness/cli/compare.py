@@ -19,15 +19,8 @@ from harness.analysis.gate import CANNOT_TELL, Pair
 from harness.analysis.results_folder import ReadResults
 from harness.analysis.table import Row
 from harness.cli.lines import say
-from harness.cli.locations import mirrored, readable
-from harness.cli.options import (
-    cache_option,
-    given_parameters,
-    price_options,
-    results_argument,
-    results_option,
-    results_path,
-)
+from harness.cli.locations import mirrored, readable, results_argument
+from harness.cli.options import check_needs, given_parameters, price_options, results_option, results_path
 from harness.cli.output import FORMATS, Destination, destination_options
 from harness.cli.stored_results import (
     StoredResults,
@@ -94,7 +87,6 @@ _OF_RESULTS = {"results": "--results", "others": "--with", "as_of": "--as-of", "
 )
 @price_options
 @destination_options(*FORMATS, wide=True)
-@cache_option
 @stored_results
 def compare(
     compared: tuple[str, ...],
@@ -121,8 +113,7 @@ def compare(
     With --fail-if, it is a gate: exit code 1 if B is worse by more than a limit, 0 if it is not, and 3 if the
     measurements cannot tell.  In GitHub's workflows the answers are also in the summary of the job.
     """
-    if untold and not limits:
-        raise UsageError("--cannot-tell needs --fail-if; name a change that is too much, or leave --cannot-tell out")
+    check_needs(untold="limits")
     notes: Sequence[str] = ()
     if _are_run_files(compared, stored) and baseline is None:
         if limits:
@@ -286,12 +277,10 @@ def _run_files(
 
 
 @click.command()
-@mirrored("results")
-@results_argument
+@results_argument()
 @click.option("--of", "exact", metavar="EXACT", help="The exact system.  [default: [exact] of the suite]")
 @measures_option("As ir_measures writes them; the change of the first is shown.", None)
 @destination_options(*FORMATS, wide=True)
-@cache_option
 @stored_results
 def recall(stored: StoredResults, exact: str | None, destination: Destination) -> None:
     """Show the share of the exact top 10 and top 100 that approximate systems find.  Runs nothing.
@@ -303,7 +292,4 @@ def recall(stored: StoredResults, exact: str | None, destination: Destination) -
         raise UsageError(f"{stored.results}: a paper's figures have no ranked lists; name measured results")
     read, declared = stored.read(), suite_record.read_pairs(stored.results, "exact")
     found = overlaps.compare_with_exact(reader.read_jobs(stored.results), declared, exact, read.table, read.per_query)
-    if destination.form == "md" and not destination.wide:
-        destination.show_answer(lambda escape, width: (answer(found, escape, width),))
-    else:
-        destination.show_report(recall_document(found))
+    destination.show_report(recall_document(found), lambda escape, width: (answer(found, escape, width),))

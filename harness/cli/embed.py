@@ -9,10 +9,10 @@ import click
 
 from harness import config
 from harness.analysis.stored_runs import read_stored_runs
-from harness.cli.launchers import LauncherChoice, launcher_choice, launcher_option
+from harness.cli.launchers import LauncherChoice, launcher_options
 from harness.cli.lines import say
 from harness.cli.locations import readable
-from harness.cli.options import PATH, cache_option, models_option, only_option, record_options, results_option
+from harness.cli.options import PATH, only_option, record_options, results_option
 from harness.cli.output import output_option
 from harness.errors import UsageError
 from harness.evaluation import embeddings
@@ -35,10 +35,7 @@ from harness.untrusted import one_line
 @output_option("Write the vectors to this file.  [default: RESULTS/embeddings/...]")
 @results_option
 @only_option
-@launcher_option
-@cache_option
-@models_option
-@launcher_choice
+@launcher_options
 @record_options("selection", TextSelection)
 def embed(
     system: str,

@@ -9,7 +9,7 @@ from harness.analysis.comparison import called
 from harness.analysis.table import Cause
 from harness.cli.lines import say
 from harness.cli.locations import mirrored
-from harness.cli.options import cache_option, carbon_options, results_option
+from harness.cli.options import carbon_options, results_option
 from harness.cli.output import columns, show_paragraphs
 from harness.cli.stored_results import StoredResults, stored_results
 from harness.cli.traffic import TrafficOptions, traffic_options
@@ -30,7 +30,6 @@ _MOST = 3
 @results_option
 @traffic_options
 @carbon_options
-@cache_option
 @stored_results
 def explain(what: str | None, stored: StoredResults, traffic: TrafficOptions) -> None:
     """Explain a number: its samples, its price, its monthly bill, why it is noisy, and what to do.

@@ -13,8 +13,8 @@ from harness.analysis import passport, results_folder
 from harness.analysis.axes import cell_of
 from harness.analysis.passport import Hub
 from harness.cli.lines import say
-from harness.cli.locations import as_given, mirrored, named_as_given, source
-from harness.cli.options import cache_option, only_option, price_options, record_options, results_argument
+from harness.cli.locations import as_given, named_as_given, results_argument, source
+from harness.cli.options import cache_option, only_option, price_options, record_options
 from harness.cli.output import FORMATS, Destination, destination_options, output_option
 from harness.cli.stored_results import StoredResults, measures_option, stored_results
 from harness.config import page
@@ -36,8 +36,7 @@ def _actor(name: str | None, team: str | None) -> dict[str, str | None]:
 
 
 @click.command(epilog=f"\b\nColumns: {page('docs/reference/columns.md')}")
-@mirrored("results", files="ALL")
-@results_argument
+@results_argument(files="ALL")
 @click.option("--format", "form", type=click.Choice(EXPORT_FORMATS), required=True)
 @output_option("The file or folder to make.", required=True)
 @click.option("--samples", is_flag=True, help="sqlite: raw samples too.")
@@ -57,7 +56,6 @@ def _actor(name: str | None, team: str | None) -> dict[str, str | None]:
 @only_option
 @measures_option(default=None)
 @price_options
-@cache_option
 @stored_results
 def export(
     stored: StoredResults,
@@ -154,8 +152,7 @@ def merge(sources: tuple[str, ...], output: Path, cache: Path) -> None:
 
 
 @click.command()
-@mirrored("results", files="ALL", thorough=True)
-@results_argument
+@results_argument(files="ALL", thorough=True)
 @destination_options(*FORMATS, wide=True)
 @cache_option
 def verify(results: Path, destination: Destination, cache: Path) -> None:

@@ -46,10 +46,8 @@ def _numbers(
     return parse
 
 
-def _span(text: str | None) -> tuple[int, int] | None:
+def _span(text: str) -> tuple[int, int]:
     """Parse two whole numbers, LOW-HIGH, or one number for both."""
-    if text is None:
-        return None
     match = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", text)
     if not match:
         raise click.BadParameter(f"{one_line(text)!r}: write two numbers, e.g. 15-300")

@@ -14,7 +14,7 @@ from harness.analysis.axes import cell_of
 from harness.analysis.history import DatedResults
 from harness.cli.lines import say
 from harness.cli.locations import mirrored, readable
-from harness.cli.options import cache_option, only_option, price_options, results_path
+from harness.cli.options import only_option, price_options, results_path
 from harness.cli.output import PICTURES, Destination, destination_options, write
 from harness.cli.stored_results import StoredResults, measures_option, show_pictures, stored_results
 from harness.errors import UsageError
@@ -50,7 +50,6 @@ _OF_SUITES = (seals.MANIFEST, suite_record.FILE, "samples")
 @measures_option("As ir_measures writes them.", None)
 @price_options
 @destination_options("md", "csv", "json", *PICTURES, "otava", wide=True)
-@cache_option
 @stored_results
 def history(
     stored: StoredResults,
@@ -67,9 +66,7 @@ def history(
     names, and the order of their jobs' dates.  What another CPU measured is another series.  Where Apache Otava is
     installed, it says where the mean changed; --format otava writes its files.
     """
-    folder = destination.folder if destination.form in PICTURES else destination.output
-    if destination.form == "otava" and folder is None:
-        raise UsageError("--format otava writes several files; name a folder for them with -o")
+    otava_folder = destination.folder if destination.form == "otava" else None
     name = canonical(name)
     if is_measure(name):
         stored = replace(stored, measures=(*stored.measures, name))
@@ -92,19 +89,19 @@ def history(
         raise UsageError(f"--only {only!r} matches no row; see `harness report`")
     notes = dict.fromkeys(note for table in read for note in table.unreadable)
     found = History(figure, series, notes=tuple(notes))
-    if destination.form == "otava" and folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
+    if otava_folder:
+        otava_folder.mkdir(parents=True, exist_ok=True)
         for file, text in otava.files_of(found).items():
-            write(folder / file, text)
-        say(f"written: {folder}; Apache Otava reads {otava.CONFIG} there")
+            write(otava_folder / file, text)
+        say(f"written: {otava_folder}; Apache Otava reads {otava.CONFIG} there")
         return
     found = otava.with_changes(found)
-    if destination.form not in PICTURES:
-        destination.show_report(history_document(found))
-    elif folder is not None:
+    if destination.pictures:
         from harness.report.plots import history as plots  # late: matplotlib
 
         show_pictures(plots.pictures(found), (), destination)
+    else:
+        destination.show_report(history_document(found))
 
 
 def _labels(paths: Sequence[Path]) -> list[str]:

@@ -12,7 +12,7 @@ import click
 
 from harness import datasets
 from harness.cli.lines import say
-from harness.cli.options import PATH, FiniteRange, cache_option, record_options
+from harness.cli.options import PATH, FiniteRange, cache_option, check_needs, record_options
 from harness.cli.output import Destination, destination_options, output_option, write
 from harness.cli.stored_results import RunSelection, runs_options
 from harness.commands import command, option
@@ -35,15 +35,10 @@ def _check_plan(
     package: int | None, checked: int | None, reviewers: int | None, check_round: int | None
 ) -> CheckPlan | None:
     """Return how to divide the pool into packages; ``None``: one file."""
-    if package is not None:
-        return CheckPlan(package, checked or CHECKED, reviewers or REVIEWERS, check_round or 1)
-    given = {"check": checked, "reviewers": reviewers, "round": check_round}
-    for name, value in given.items():
-        if value is not None:
-            raise UsageError(
-                f"--{name} needs packages; name their size with {option('package', PAIRS)}, or leave it out"
-            )
-    return None
+    check_needs(checked="package", reviewers="package", check_round="package")
+    if package is None:
+        return None
+    return CheckPlan(package, checked or CHECKED, reviewers or REVIEWERS, check_round or 1)
 
 
 _package_options = record_options(
@@ -105,6 +100,7 @@ def pool(
     in the column grade, then run `harness qrels add`.  If there are no judgements yet, leave --qrels out, and name the
     queries with --queries or --dataset.  With --reranker, a deep pool is reduced to the documents to judge.
     """
+    check_needs(keep="rerankers")
     if no_texts and dataset is not None:
         raise UsageError("--no-texts leaves out the texts that --dataset gives; remove one of the two")
     if plan is not None:
@@ -116,7 +112,9 @@ def pool(
     if candidates is not None:
         _write_candidates(candidates, samples, depth)
         return
-    judging_pool = pools.build_pool(samples, depth, seed, _ensemble(rerankers, keep), again=again)
+    scores = dict(zip(judged_runs.run_names(rerankers), map(trec.read_scores, rerankers), strict=True))
+    ensemble = Ensemble(scores, keep or KEPT) if scores else None
+    judging_pool = pools.build_pool(samples, depth, seed, ensemble, again=again)
     if not any(hits.hits for _, hits in judging_pool.systems):
         count = sum(len(sample.queries) for sample in samples)
         raise UsageError(f"none of the {count:,} queries has a hit in these runs; are these the runs of these queries?")
@@ -182,15 +180,6 @@ def _is_without_judgements(qrels: Path | None) -> bool:
         return True
     trec_lines.refuse_pipe(qrels)  # opened here, read later
     return not trec.read_qrels(qrels)
-
-
-def _ensemble(rerankers: tuple[Path, ...], keep: int | None) -> Ensemble | None:
-    if rerankers:
-        names = judged_runs.run_names(rerankers)
-        return Ensemble(dict(zip(names, map(trec.read_scores, rerankers), strict=True)), keep or KEPT)
-    if keep is not None:
-        raise UsageError("--keep needs rerankers; name their runs with --reranker, or leave it out")
-    return None
 
 
 def _write_candidates(path: Path, samples: tuple[JudgedRuns, ...], depth: int) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from harness import config
-from harness.cli.options import parsed_by, record_options
+from harness.cli.options import cache_option, models_option, parsed_by, record_options
 from harness.errors import UnknownName, UsageError
 from harness.jobs.inputs import RunOptions
 from harness.launch import launchers
@@ -77,8 +77,26 @@ class LauncherChoice:
         )
 
 
-# The command gets --launcher, --cache and --models as one record.
+# The command gets --launcher, --cache and --models as one record; the second adds the options too.
 launcher_choice = record_options("choice", LauncherChoice)
+launcher_options = record_options("choice", LauncherChoice, launcher_option, cache_option, models_option)
+
+
+builder_option = click.option(
+    "--builder",
+    type=click.Choice(["docker", "podman"]),
+    default="docker",
+    help="docker: the engine that the `docker` command would use. podman: Podman, whose service runs for this command"
+    " alone.",
+)
+
+
+def start_builder(name: str) -> None:
+    """Start the service of the builder, if it needs one, until the command ends."""
+    if name == "podman":
+        from harness.launch import podman  # late: it imports the engine's client
+
+        click.get_current_context().with_resource(podman.service())
 
 
 def run_options(suite: Path, results: Path, only: str | None, fresh: bool, cache: Path) -> RunOptions:

@@ -9,8 +9,8 @@ import click
 from harness.analysis import axes, axis_numbers, dynascore
 from harness.analysis import leaderboard as boards
 from harness.analysis.leaderboard import LeaderboardQuery
-from harness.cli.locations import mirrored
-from harness.cli.options import FiniteRange, cache_option, parsed_by, price_options, record_options, results_argument
+from harness.cli.locations import results_argument
+from harness.cli.options import FiniteRange, parsed_by, price_options, record_options
 from harness.cli.output import PAGE, PICTURES, Destination, destination_options
 from harness.cli.stored_results import (
     StoredResults,
@@ -56,8 +56,7 @@ leaderboard_options = record_options(
 
 
 @click.command()
-@mirrored("results")
-@results_argument
+@results_argument()
 @record_options("bounds", axis_numbers.parse_bounds)  # above the query's options: the query takes the bounds
 @measures_option("As ir_measures writes them; the first is the accuracy.", None)
 @leaderboard_options
@@ -66,7 +65,6 @@ leaderboard_options = record_options(
 @judging_options
 @price_options
 @destination_options("md", "csv", "json", "latex", PAGE, *PICTURES, wide=True)
-@cache_option
 @stored_results
 def leaderboard(stored: StoredResults, query: LeaderboardQuery, destination: Destination) -> None:
     """Rank the stored RESULTS (a folder; default: results) of one dataset.  Runs nothing.

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import click
+
 from harness import config
 from harness.aws import is_s3
+from harness.cli.options import Command, Decorator, results_path
 from harness.errors import HarnessError, UsageError
 from harness.progress import bar, filtering
 
@@ -38,15 +41,13 @@ class ResultsLocation:
                 self.publisher.write(path.absolute(), path.read_bytes())
 
 
-def mirrored(
-    *names: str, files: Files = "FIGURES", thorough: bool = False
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def mirrored(*names: str, files: Files = "FIGURES", thorough: bool = False) -> Decorator:
     """Replace the values of these parameters by folders if they are in S3; the command has ``--cache``.
 
     ``files``: the files of a job that the command reads.  ``thorough``: also compare the content of mirrored files.
     """
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+    def decorate(command: Command) -> Command:
         @wraps(command)
         def wrapped(**given: Any) -> None:
             with named_as_given(given["cache"]):
@@ -58,6 +59,12 @@ def mirrored(
         return wrapped
 
     return decorate
+
+
+def results_argument(*, files: Files = "FIGURES", thorough: bool = False) -> Decorator:
+    """Make the argument ``RESULTS``, which the command gets as a folder; arguments as of :func:`mirrored`."""
+    argument = click.argument("results", type=results_path, default=Path("results"))
+    return lambda command: mirrored("results", files=files, thorough=thorough)(argument(command))
 
 
 def readable(results: Path | str, cache: Path, files: Files = "FIGURES", *, thorough: bool = False) -> Path:

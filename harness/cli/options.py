@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import errno
 import importlib
 import inspect
@@ -15,7 +14,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -26,18 +24,15 @@ from click.core import ParameterSource
 from harness import config, filesystem
 from harness.aws import is_s3
 from harness.cli.lines import say
-from harness.errors import HarnessError, UnknownName, UsageError
-from harness.pricing import carbon, prices, serverless, token_prices
-from harness.pricing.carbon import CarbonRates
-from harness.pricing.instances import ARCHITECTURE_CHOICES, GENERATION_CHOICES, TypeChoice
-from harness.pricing.prices import Snapshot
-from harness.pricing.serverless import ServerlessPrices
-from harness.pricing.token_prices import TokenSnapshot
+from harness.errors import HarnessError, UsageError
+from harness.pricing.instances import ARCHITECTURE_CHOICES, GENERATION_CHOICES
+from harness.pricing.prices import PriceSelection
 from harness.untrusted import one_line, split_list
 
 Command = Callable[..., None]
 Decorator = Callable[[Command], Command]
 PATH = click.Path(path_type=Path)
+FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
 
 
 class _SuiteFile(click.Path):
@@ -109,16 +104,33 @@ def given_parameters() -> dict[str, click.Parameter]:
     }
 
 
-def parsed_by(parse: Callable[[Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    """Return a callback of an option that parses its value."""
-    return lambda _context, _parameter, value: parse(value)
+def check_needs(**needs: str) -> None:
+    """Refuse an option that is given without the option that it needs; both by the names of their parameters."""
+    names = {parameter.name: parameter.opts[0] for parameter in click.get_current_context().command.params}
+    given = given_parameters()
+    for name, other in needs.items():
+        if name in given and other not in given:
+            raise UsageError(f"{names[name]} needs {names[other]}; give both, or leave {names[name]} out")
 
 
-def parsed_late(module: str, function: str, unset: Any = None) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    """Return a callback of an option that imports the parser only for a given value."""
-    return lambda _context, _parameter, value: (
-        unset if value is None else getattr(importlib.import_module(module), function)(value)
-    )
+def given_options(*names: str) -> dict[str, Any]:
+    """Return the options of these parameters that are given, by their names, for a command that repeats them."""
+    values, given = click.get_current_context().params, given_parameters()
+    return {given[name].opts[0].lstrip("-"): values[name] for name in names if name in given}
+
+
+def parsed_by(parse: Callable[[Any], Any], unset: Any = None) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """Return a callback of an option that parses its value; an option that is missing is ``unset``."""
+    return lambda _context, _parameter, value: unset if value is None else parse(value)
+
+
+def parsed_late(module: str, function: str) -> Callable[[Any], Any]:
+    """Return a parser that is imported when it is called."""
+
+    def parse(text: str) -> Any:
+        return getattr(importlib.import_module(module), function)(text)
+
+    return parse
 
 
 # A URL, also in NAME=URL, and a host with a port; s3:// is a place that harness reads.
@@ -177,64 +189,11 @@ class FiniteRange(click.FloatRange):
         return number
 
 
-@dataclass(frozen=True)
-class PriceSelection:
-    """The prices that a command uses; ``None``: the default."""
-
-    as_of: datetime.date | None = None
-    region: str | None = None
-    term: str | None = None
-    architecture: str = ARCHITECTURE_CHOICES[0]
-    generation: str = GENERATION_CHOICES[0]
-    token_prices: datetime.date | None = None
-    cheapest_machine: bool = False
-    grid: str | None = None
-    carbon_factors: datetime.date | None = None
-
-    @property
-    def given(self) -> dict[str, Any]:
-        """The options that are not the default, by name, for a command that repeats them."""
-        return {name: value for name, value in vars(self).items() if value != getattr(DEFAULT_PRICES, name)}
-
-    @property
-    def choice(self) -> TypeChoice:
-        """The preferred instance types."""
-        return TypeChoice(self.architecture, self.generation, self.cheapest_machine)
-
-    def snapshot(self) -> Snapshot:
-        """Read the prices.
-
-        Raises:
-            UsageError: prices of this region, term or date do not exist.
-            FileError: a file is missing or wrong.
-        """
-        return prices.snapshot(self.as_of, region=self.region, term=self.term)
-
-    def tokens(self) -> TokenSnapshot | None:
-        """Read the prices of language models' tokens, if stored; errors as in :meth:`snapshot`."""
-        return token_prices.FILES.newest(self.token_prices)
-
-    def serverless(self) -> ServerlessPrices | None:
-        """Read the prices of serverless offers, if some are that old; raise FileError for a wrong file."""
-        return serverless.FILES.newest(self.as_of)
-
-    def carbon(self, snapshot: Snapshot) -> CarbonRates | None:
-        """Read the factors of carbon, if stored, at the chosen grid or at the grid of the prices' region.
-
-        Raises:
-            UsageError: the grid is not known, or factors of this date do not exist.
-            FileError: a file is wrong.
-        """
-        return carbon.rates(f"{snapshot.provider}/{snapshot.region}", self.grid, self.carbon_factors)
-
-
 def date_option(name: str, text: str) -> Decorator:
     """Make an option for a date, written YYYY-MM-DD."""
 
     kind = click.DateTime(["%Y-%m-%d"])
-    return click.option(
-        name, type=kind, metavar="YYYY-MM-DD", callback=parsed_by(lambda day: day and day.date()), help=text
-    )
+    return click.option(name, type=kind, metavar="YYYY-MM-DD", callback=parsed_by(lambda day: day.date()), help=text)
 
 
 def _price_options(
@@ -257,7 +216,6 @@ def _price_options(
     )
 
 
-DEFAULT_PRICES = PriceSelection()
 _RENTED_OPTIONS = (
     ARCHITECTURE_CHOICES,
     "Price rows on types of this architecture, if one provides the profile.",
@@ -295,16 +253,8 @@ listing_options = _price_options(
 
 def platform_option(text: str) -> Decorator:
     """Make ``--platform``, which accepts every name of a platform; the command gets Docker's name."""
-
-    def parse(given: str | None) -> str | None:
-        try:
-            from harness.launch.images import platforms  # late: few commands take a platform
-
-            return platforms.parse(given) if given is not None else None
-        except UnknownName as error:
-            raise click.BadParameter(str(error)) from error
-
-    return click.option("--platform", metavar="linux/amd64|linux/arm64", callback=parsed_by(parse), help=text)
+    parse = parsed_by(parsed_late("harness.launch.images.platforms", "parse"))
+    return click.option("--platform", metavar="linux/amd64|linux/arm64", callback=parse, help=text)
 
 
 def retry_option(default: int, text: str) -> Decorator:
@@ -312,14 +262,12 @@ def retry_option(default: int, text: str) -> Decorator:
     return click.option("--retry-noisy", type=click.IntRange(0, 100), default=default, metavar="N", help=text)
 
 
-def parse_measures(text: str | None) -> tuple[str, ...]:
-    """Split the names of ``--measures``; empty if the option is missing and has no default.
+def parse_measures(text: str) -> tuple[str, ...]:
+    """Split the names of ``--measures``.
 
     Raises:
         UsageError: it is empty.
     """
-    if text is None:
-        return ()
     names = split_list(text)
     if not names:
         raise UsageError("--measures is empty; name measures, e.g. 'RR@10 nDCG@10', or leave it out")
@@ -385,7 +333,6 @@ results_option = click.option(
     default=Path("results"),
     help="Results: a folder, or s3://BUCKET/PREFIX.",
 )
-results_argument = click.argument("results", type=results_path, default=Path("results"))
 only_option = click.option(
     "--only", metavar="GLOB,...", help="Cells whose system/dataset/scenario/profile (or a part) matches."
 )
@@ -400,16 +347,9 @@ cache_option = click.option(
 )
 models_option = click.option(
     "--models",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    type=FOLDER,
     envvar="HARNESS_MODELS",
     help="Folder of model weights, instead of the model hub.  [env: HARNESS_MODELS]",
-)
-builder_option = click.option(
-    "--builder",
-    type=click.Choice(["docker", "podman"]),
-    default="docker",
-    help="docker: the engine that the `docker` command would use. podman: Podman, whose service runs for this command"
-    " alone.",
 )
 
 

@@ -22,6 +22,8 @@ from harness.untrusted import one_line
 FORMATS = ("md", "csv", "json")
 PAGE = "html"
 PICTURES = ("png", "svg", "pdf")
+# Builds an answer with a format's escape, for a terminal's width in columns (``None``: any).
+Answer = Callable[[Escape, int | None], Iterable[Section]]
 
 
 @dataclass(frozen=True)
@@ -32,17 +34,25 @@ class Destination:
     output: Path | None
     wide: bool = False
 
+    def __post_init__(self) -> None:
+        if self.pictures:  # before anything costs time
+            extras.require("matplotlib")
+
     @property
     def folder(self) -> Path:
-        """The folder of pictures.
+        """The folder of several files.
 
         Raises:
-            UsageError: it is not named, or matplotlib is not installed.
+            UsageError: it is not named.
         """
         if self.output is None:
             raise UsageError(f"--format {self.form} writes several files; name a folder for them with -o")
-        extras.require("matplotlib")
         return self.output
+
+    @property
+    def pictures(self) -> Path | None:
+        """The folder of pictures; ``None`` for another format."""
+        return self.folder if self.form in PICTURES else None
 
     @property
     def on_terminal(self) -> bool:
@@ -58,12 +68,8 @@ class Destination:
         else:
             click.echo(text, nl=False)
 
-    def show_answer(self, answer: Callable[[Escape, int | None], Iterable[Section]]) -> None:
-        """Print an answer in colour within the terminal's width, or write it as Markdown into a pipe or file.
-
-        Args:
-            answer: builds the answer with a format's escape, for a terminal's width in columns (``None``: any).
-        """
+    def show_answer(self, answer: Answer) -> None:
+        """Print an answer in colour within the terminal's width, or write it as Markdown into a pipe or file."""
         screen = Screen()
         if self.on_terminal:
             for number, section in enumerate(answer(writers.plain_escape, screen.width)):
@@ -73,10 +79,17 @@ class Destination:
         else:
             self.show("\n\n".join(map(writers.markdown_section, answer(writers.markdown_escape, None))) + "\n")
 
-    def show_report(self, document: ReportDocument) -> None:
-        """Print a report, or write it to the file; a terminal shows the answer, and everything with ``--wide``."""
+    def show_report(self, document: ReportDocument, answer: Answer | None = None) -> None:
+        """Print a report, or write it to the file; a terminal shows the answer, and everything with ``--wide``.
+
+        Args:
+            document: the report.
+            answer: its answer, where that depends on the terminal's width.
+        """
         shown = document.sections if self.wide else document.answer
-        if shown is None or self.form != "md" or (self.wide and not document.plain):
+        if answer is not None and self.form == "md" and not self.wide:
+            self.show_answer(answer)
+        elif shown is None or self.form != "md" or (self.wide and not document.plain):
             self.show(writers.write(document, self.form))
         else:
             self.show_answer(lambda escape, _: shown(escape))

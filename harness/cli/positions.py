@@ -79,7 +79,6 @@ def positions(
     is a folder of results: each system's measure by position, its slope, and the share of relevant passages beyond
     what it reads.  Tokens are tokens of bert-base-uncased.
     """
-    folder = destination.folder if destination.form in PICTURES else None
     is_results = isinstance(source, str) or (source.is_dir() and any(source.rglob(reader.RESULT)))
     stored = readable(source, cache) if is_results else None
     if isinstance(source, Path) and published.is_in(source):
@@ -105,7 +104,7 @@ def positions(
         made, left_out = position_sources.of_results(stored, found.table, found.per_query, sources, cache)
         for name in left_out:
             say(f"{name}: left out, because its positions are not here; name its folder with --dataset", err=True)
-    if folder is not None:
+    if destination.pictures:
         show_pictures(plots.pictures(made), [], destination)
     else:
         destination.show_report(positions_document(made))

@@ -10,21 +10,14 @@ import click
 from harness.analysis import reprice as repricing
 from harness.analysis import row_pricing
 from harness.cli.lines import say
-from harness.cli.locations import mirrored
-from harness.cli.options import (
-    FiniteRange,
-    PriceSelection,
-    cache_option,
-    date_option,
-    listing_options,
-    price_options,
-    results_argument,
-)
+from harness.cli.locations import results_argument
+from harness.cli.options import FOLDER, FiniteRange, date_option, listing_options, price_options
 from harness.cli.output import FORMATS, Destination, columns, destination_options
 from harness.cli.stored_results import StoredResults, measures_option, stored_results
 from harness.driver.records import Envelope
 from harness.errors import UsageError
-from harness.pricing import carbon, offers, serverless, token_prices
+from harness.pricing import offers
+from harness.pricing.prices import PriceSelection
 from harness.report.instances import instances_document, snapshot_ages
 from harness.report.repricing import repricing_document
 from harness.untrusted import one_line
@@ -88,7 +81,7 @@ def prices(context: click.Context) -> None:
 @click.option("--spot", is_flag=True, help="Spot prices of this moment; needs AWS credentials.")
 @click.option(
     "--into",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    type=FOLDER,
     help="Another folder, such as a clone's instance_profiles.",
 )
 @click.option(
@@ -130,15 +123,13 @@ def _now() -> datetime.datetime:
 
 
 @click.command()
-@mirrored("results")
-@results_argument
+@results_argument()
 @price_options
 @date_option(
     "--against", "Compare with the prices of this date.  [default: the newest, or those before the ones asked for]"
 )
 @destination_options(*FORMATS, wide=True)
 @measures_option(default=None)
-@cache_option
 @stored_results
 def reprice(stored: StoredResults, against: datetime.date | None, destination: Destination) -> None:
     """Price the stored RESULTS (a folder; default: results) at two dates, and show what changes.  Runs nothing.
@@ -146,25 +137,6 @@ def reprice(stored: StoredResults, against: datetime.date | None, destination: D
     Prices each row at the other date, on the same instance at the new date, and on the cheapest instance of the new
     date; then shows verdicts that flip, and instance types that are gone.
     """
-    now = stored.selection.snapshot()
-    before = repricing.other_prices(now, against)
-    tokens, by_use = stored.selection.tokens(), stored.selection.serverless()
-    rows = stored.read().table
-    rates = stored.selection.carbon(now)
-    dates = (
-        (
-            before,
-            token_prices.FILES.other(tokens, against),
-            serverless.FILES.other(by_use, against),
-            carbon.other_rates(rates, f"{now.provider}/{now.region}", against),
-        ),
-        (now, tokens, by_use, rates),
-    )
-    tariffs = (
-        row_pricing.tariff(
-            snapshot, choice=stored.selection.choice, tokens=of_date, serverless=serverless_of_date, rates=factors
-        )
-        for snapshot, of_date, serverless_of_date, factors in dates
-    )
-    repriced = repricing.compare(rows, *tariffs)
-    destination.show_report(repricing_document(repriced))
+    now = row_pricing.selected_tariff(stored.selection)
+    before = repricing.other_tariff(now, against)
+    destination.show_report(repricing_document(repricing.compare(stored.read().table, before, now)))

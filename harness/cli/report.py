@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.analysis import published, results_folder
-from harness.cli.locations import as_given, mirrored
-from harness.cli.options import cache_option, carbon_options, parsed_by, parsed_late, record_options, results_argument
+from harness.cli.locations import as_given, results_argument
+from harness.cli.options import carbon_options, check_needs, parsed_by, parsed_late, record_options
 from harness.cli.output import FORMATS, PAGE, PICTURES, Destination, destination_options
 from harness.cli.stored_results import (
     StoredResults,
@@ -74,9 +74,51 @@ view_options = record_options(
 )
 
 
+@dataclass(frozen=True)
+class ReportRequest:
+    """Request for a report: the results, the shape and the destination.
+
+    ``reference`` is the system of ``pooled`` that others are compared with (empty: the quickest).  ``at`` is a number
+    of documents to predict.
+    """
+
+    stored: StoredResults
+    layout: str
+    destination: Destination
+    view: SummaryView
+    goal: QualityGoal | None
+    amrs: Mapping[str, float]
+    pooled: bool
+    reference: str
+    at: int | None
+
+    @property
+    def form(self) -> str:
+        """The format."""
+        return self.destination.form
+
+    @property
+    def short(self) -> bool:
+        """True for a person who reads the answer first: the summary of the rows, without --wide."""
+        return self.form == "md" and self.layout == "rows" and not self.destination.wide
+
+    @cached_property
+    def paper(self) -> Published | None:
+        """The tables of a paper that a study knows, where the folder holds them."""
+        results = self.stored.results
+        paper = published.read(results) if published.is_in(results) else None
+        return paper if paper is not None and study.of(paper) is not None else None
+
+    def read(self, *, distances: bool = False) -> ReadResults:
+        """Read the results once, by the layout's measures unless others are chosen, at the selected prices."""
+        # A paper's layout has the measures of its study; any other layout has the suite's.
+        defaults = study.load(self.layout).MEASURES if self.layout in study.names() else ()
+        stored = replace(self.stored, measures=self.stored.measures or defaults)
+        return stored.priced(stored.read(distances=distances))
+
+
 @click.command()
-@mirrored("results")
-@results_argument
+@results_argument()
 @destination_options(
     *FORMATS,
     "latex",
@@ -111,7 +153,7 @@ view_options = record_options(
 @click.option(
     "--at-least",
     "goal",
-    callback=parsed_late("harness.analysis.cheapest", "parse_goal"),
+    callback=parsed_by(parsed_late("harness.analysis.cheapest", "parse_goal")),
     metavar="MEASURE=VALUE",
     help="Find the cheapest row whose mean reaches this (nDCG@10=0.68), or is at most this far below another system's"
     " (nDCG@10=bm25-0.002), and the next cheaper one.",
@@ -123,83 +165,38 @@ view_options = record_options(
 @rates_option
 @judging_options
 @carbon_options
-@cache_option
 @stored_results
-def report(
-    stored: StoredResults,
-    layout: str,
-    destination: Destination,
-    view: SummaryView,
-    goal: QualityGoal | None,
-    amrs: Mapping[str, float],
-    *,
-    pooled: bool,
-    reference: str,
-    at: int | None,
-) -> None:
+@record_options("request", ReportRequest)
+def report(request: ReportRequest) -> None:
     """Show systems, quality, latency and cost of the stored RESULTS (a folder; default: results).  Runs nothing.
 
     --wide has every column and note; csv and json always do.
 
     With png, svg or pdf: pictures of each dataset, into the folder that -o names; --amrs is for pictures of Dynascores.
     """
-    if reference and not pooled:
-        raise UsageError("--reference goes with --pooled; leave it out")
-    request = ReportRequest(stored, layout, destination, view, goal, amrs, reference if pooled else None, at)
-    _check_options(destination.form, request.short, view, amrs)
+    _check_options(request)
     next(show for takes, show in _LAYOUTS if takes(request))(request)
 
 
-@dataclass(frozen=True)
-class ReportRequest:
-    """Request for a report: the results, the shape and the destination.
-
-    ``pooled`` names the reference system of results that are joined across machines (empty: the quickest); ``None``:
-    they are not joined.  ``at`` is a number of documents to predict.
-    """
-
-    stored: StoredResults
-    layout: str
-    destination: Destination
-    view: SummaryView
-    goal: QualityGoal | None
-    amrs: Mapping[str, float]
-    pooled: str | None
-    at: int | None
-
-    @property
-    def form(self) -> str:
-        """The format."""
-        return self.destination.form
-
-    @property
-    def short(self) -> bool:
-        """True for a person who reads the answer first: the summary of the rows, without --wide."""
-        return self.form == "md" and self.layout == "rows" and not self.destination.wide
-
-    @cached_property
-    def paper(self) -> Published | None:
-        """The tables of a paper that a study knows, where the folder holds them."""
-        results = self.stored.results
-        paper = published.read(results) if published.is_in(results) else None
-        return paper if paper is not None and study.of(paper) is not None else None
-
-    def read(self, *, distances: bool = False) -> ReadResults:
-        """Read the results once, by the layout's measures unless others are chosen, at the selected prices."""
-        # A paper's layout has the measures of its study; any other layout has the suite's.
-        defaults = study.load(self.layout).MEASURES if self.layout in study.names() else ()
-        stored = replace(self.stored, measures=self.stored.measures or defaults)
-        return stored.priced(stored.read(distances=distances))
-
-
-def _check_options(form: str, short: bool, view: SummaryView, amrs: Mapping[str, float]) -> None:
-    """Raise UsageError for an option that the chosen form has no use for."""
-    if view != SummaryView() and not short:
+def _check_options(request: ReportRequest) -> None:
+    """Raise UsageError for an option that the chosen shape has no use for."""
+    check_needs(reference="pooled")
+    given = {"--at": request.at is not None, "--pooled": request.pooled, "--at-least": request.goal is not None}
+    own = [name for name, is_given in given.items() if is_given]
+    forms = (*FORMATS, *PICTURES) if own[:1] == ["--at"] else FORMATS
+    if own and (own[1:] or request.layout != "rows" or request.view != SummaryView() or request.form not in forms):
+        raise UsageError(
+            f"{own[0]} has its own columns, in {', '.join(forms[:-1])} or {forms[-1]}; leave out --layout, --columns,"
+            f" --sort, --currency, {', '.join(name for name in given if name != own[0])} and other formats"
+        )
+    if request.goal is not None and request.stored.measures:
+        raise UsageError("--at-least names its own measure; leave --measures out")
+    if request.view != SummaryView() and not request.short:
         raise UsageError(
             "--columns, --sort and --currency change the short table; leave out --wide, --layout and --format"
             " (csv and json have the CO2e too)"
         )
-    if amrs and form not in PICTURES:
+    if request.amrs and request.form not in PICTURES:
         raise UsageError("--amrs is for pictures; harness leaderboard has it for tables and the page. Leave it out.")
 
 
@@ -208,27 +205,16 @@ def _cheapest(request: ReportRequest) -> None:
     from harness.analysis import cheapest
     from harness.report.cheapest import answer, cheapest_document
 
-    goal, destination = request.goal, request.destination
+    goal = request.goal
     assert goal is not None, "the layout takes no other request"
-    if (
-        request.layout != "rows"
-        or request.view != SummaryView()
-        or request.stored.measures
-        or request.form not in FORMATS
-    ):
-        raise UsageError(
-            "--at-least names its own columns and measure, in md, csv or json; leave out --layout, --columns,"
-            " --sort, --measures and other formats"
-        )
     results = replace(request, stored=replace(request.stored, measures=(goal.measure,))).read()
     table = results.table
     if goal.measure not in table.measures:
         raise UnknownName("measure", goal.measure, table.measures)
     found = cheapest.find(table, results.per_query, goal)
-    if destination.form == "md" and not destination.wide:
-        destination.show_answer(lambda escape, width: (answer(found, goal, table, escape, width),))
-    else:
-        destination.show_report(cheapest_document(found, goal, table))
+    request.destination.show_report(
+        cheapest_document(found, goal, table), lambda escape, width: (answer(found, goal, table, escape, width),)
+    )
 
 
 def _pooled(request: ReportRequest) -> None:
@@ -237,18 +223,7 @@ def _pooled(request: ReportRequest) -> None:
     from harness.report.other_machines import check, pool, pooled_document
     from harness.results import reader
 
-    stored, reference = request.stored, request.pooled
-    assert reference is not None, "the layout takes no other request"
-    if (
-        request.layout != "rows"
-        or request.goal is not None
-        or request.view != SummaryView()
-        or request.form not in FORMATS
-    ):
-        raise UsageError(
-            "--pooled has its own columns, in md, csv or json; leave out --layout, --columns, --sort, --currency,"
-            " --at-least and other formats"
-        )
+    stored, reference = request.stored, request.reference
     if not results_folder.may_have_jobs(stored.results):
         raise UsageError(f"{stored.results}: no stored jobs in it, so no machines to join; leave --pooled out")
     table = request.read().table
@@ -265,21 +240,9 @@ def _at_size(request: ReportRequest) -> None:
 
     stored, destination = request.stored, request.destination
     assert request.at is not None, "the layout takes no other request"
-    if (
-        request.layout != "rows"
-        or request.goal is not None
-        or request.pooled is not None
-        or request.view != SummaryView()
-        or request.form not in (*FORMATS, *PICTURES)
-    ):
-        raise UsageError(
-            "--at has its own columns, in md, csv, json or a picture; leave out --pooled, --layout, --columns, --sort,"
-            " --currency, --at-least and other formats"
-        )
-    folder = destination.folder if destination.form in PICTURES else None
     table = request.read().table
     made = predicted(table, stored.by_process_at_sizes(table.rows), request.at, stored.pricing())
-    if folder is not None:
+    if destination.pictures:
         from harness.report.plots import larger_sizes as plots  # late: matplotlib
 
         show_pictures(plots.pictures(made), (), destination)
@@ -301,7 +264,6 @@ def _long_documents(request: ReportRequest) -> None:
     from harness.results import suite_record
 
     stored, destination = request.stored, request.destination
-    folder = destination.folder if destination.form in PICTURES else None
     if published.is_in(stored.results):
         raise UsageError(
             f"{stored.results}: a paper's figures have no times or queries to compare; leave --layout out, which shows"
@@ -313,13 +275,11 @@ def _long_documents(request: ReportRequest) -> None:
         suite_record.read_pairs(stored.results, "seeds"),
     )
     made = long_documents.build(found.table, found.per_query, firstp, (*found.table.measures, "")[0])
-    if folder is not None:
+    if destination.pictures:
         missing = [] if made.groups else ["no picture: no suite of these results names a FirstP ([firstp])"]
         show_pictures(pictures(made), missing, destination)
-    elif destination.form == "md" and not destination.wide:
-        destination.show_answer(lambda escape, width: (answer(made, escape, width),))
     else:
-        destination.show_report(long_documents_document(made))
+        destination.show_report(long_documents_document(made), lambda escape, width: (answer(made, escape, width),))
 
 
 def _measures(request: ReportRequest) -> None:
@@ -398,7 +358,7 @@ def _whole_table(request: ReportRequest) -> None:
 # The requests that a layout takes, and how it shows one; the first layout that takes a request shows it.
 _LAYOUTS: tuple[tuple[Callable[[ReportRequest], bool], Callable[[ReportRequest], None]], ...] = (
     (lambda request: request.at is not None, _at_size),
-    (lambda request: request.pooled is not None, _pooled),
+    (lambda request: request.pooled, _pooled),
     (lambda request: request.goal is not None, _cheapest),
     (lambda request: request.form == PAGE, _page),
     (lambda request: request.layout == LONG_DOCUMENTS, _long_documents),

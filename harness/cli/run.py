@@ -26,6 +26,7 @@ from harness.cli.launchers import (
     LauncherChoice,
     launcher_choice,
     launcher_option,
+    launcher_options,
     run_launcher_option,
     run_options,
 )
@@ -37,6 +38,7 @@ from harness.cli.options import (
     FiniteRange,
     agree,
     cache_option,
+    given_options,
     given_parameters,
     models_option,
     only_option,
@@ -50,10 +52,10 @@ from harness.cli.stored_results import StoredResults, tested
 from harness.cli.trial_rows import TrialRows
 from harness.commands import command, option, quoted
 from harness.errors import FileError, UsageError, counted, did_you_mean, listed, quoted_name
-from harness.jobs import cell_plans, orchestrator, preflight
-from harness.jobs.attach_suite import sending
+from harness.jobs import cell_plans, command_suite, orchestrator, preflight
+from harness.jobs.attach_suite import AttachSuite, sending
 from harness.jobs.cell_plans import Planner, SuitePlan
-from harness.jobs.command_suite import CommandSuite, are_systems, written
+from harness.jobs.command_suite import CommandSuite, are_systems
 from harness.jobs.inputs import RunOptions, check_launcher
 from harness.jobs.orchestrator import RunSummary
 from harness.jobs.plan import plan_here
@@ -185,16 +187,22 @@ class _Subject:
                 "--dataset is for systems, e.g. harness run bm25 minilm --dataset ./my-data; a suite's file names its"
                 " own datasets"
             )
-        if isinstance(results, str):
-            raise UsageError(f"{results}: the suite of a command is written next to its results; name a suite's file")
         systems = tuple(dict.fromkeys(map(str, named)))
         catalog.named(systems)
-        if error := datasets.missing_files(datasets.find(self.dataset, Path.cwd())):
-            raise error
-        suite = CommandSuite(systems, self.dataset, self.cpus, self.memory)
-        with written(suite.write, results) as path:
-            say(f"the suite is {path}: to change what is measured, edit it, then {quoted('run', path)}", err=True)
+        with written(CommandSuite(systems, self.dataset, self.cpus, self.memory), results) as path:
             yield (path,)
+
+
+@contextmanager
+def written(suite: CommandSuite | AttachSuite, results: Path | str) -> Iterator[Path]:
+    """Write the suite of a command next to its results, and say where."""
+    if isinstance(results, str):
+        raise UsageError(f"{results}: the suite of a command is written next to its results; name a folder")
+    if missing := datasets.missing_files(datasets.find(suite.dataset, Path.cwd())):
+        raise missing
+    with command_suite.written(suite.write, results) as path:
+        say(f"the suite is {path}: to change what is measured, edit it, then {quoted('run', path)}", err=True)
+        yield path
 
 
 def _unknown_suite(named: list[str]) -> UsageError:
@@ -316,8 +324,8 @@ def _run_suite(suite: Path, request: _RunRequest) -> list[str]:
     if request.in_cloud or request.in_folder:
         of_suite(results, loaded.name, choice.cache, "RECORDS")  # stored jobs decide which jobs are launched
     with writable(results, choice.cache) as location:
-        options = replace(request.options(suite, location.folder), publisher=location.publisher)
-        options = replace(options, callbacks=TrialRows(loaded, choice.cache))
+        options = request.options(suite, location.folder)
+        options = replace(options, publisher=location.publisher, callbacks=TrialRows(loaded, choice.cache))
         if backend := request.backend:
             summary, errors = _ended(_run_in_cloud(loaded, options, request, backend))
         elif request.in_folder:
@@ -361,9 +369,7 @@ def _quote(suites: Sequence[Path], request: _RunRequest) -> None:
         planner = Planner(launcher)
         plans = [request.plan(path, planner) for path in suites]
     cells, notes = price_list.quote(plans, snapshot, cloud)
-    given = {name: each for name, each in given_parameters().items() if isinstance(each, click.Option)}
-    values = click.get_current_context().params
-    again = {each.opts[0].lstrip("-"): values[name] for name, each in given.items() if name not in ("dry_run", "wide")}
+    again = given_options(*(name for name in given_parameters() if name not in ("suites", "dry_run", "wide")))
     launch = command("run", *suites, **again, work="s3://BUCKET")
     Destination("md", None, wide=cloud.wide).show_report(quote_document(cells, notes, launch))
 
@@ -509,11 +515,8 @@ def _next_step(suite: Suite, launcher: str, folder: Path) -> Iterator[str]:
 @click.option("--fresh", is_flag=True, help="Plan as if no job were done.")
 @click.option("--fresh-index", is_flag=True, help="Plan as if no job were done and no index built.")
 @click.option("--price", is_flag=True, help="Show what the time left costs on the EC2 instances of each profile.")
-@launcher_option
-@cache_option
-@models_option
+@launcher_options
 @destination_options(*FORMATS, wide=True)
-@launcher_choice
 @_run_request
 def plan(
     suites: tuple[Path, ...], subject: _Subject, price: bool, destination: Destination, request: _RunRequest
@@ -534,20 +537,13 @@ def plan(
     missing: dict[str, FileError] = {}
     for each in plans:
         missing |= preflight.missing_data(each.inputs.suite, each.options)
-    results, fresh_index = str(request.results), request.fresh_index
-    launcher = request.choice.launcher
-    given = {
-        "results": None if results == "results" else results,
-        "only": request.only,
-        "launcher": None if launcher == launchers.DEFAULT else launcher,
-        "fresh_index": fresh_index,
-    }
-    fresh = request.fresh or fresh_index
-    run = command("run", *named, **given, fresh=fresh and not fresh_index)
-    gathered = [each.inputs for each in plans]
-    done = all(job.done for each in plans for job in each.jobs) and not any(each.absent for each in gathered)
+    fresh_name = "fresh_index" if request.fresh_index else "fresh"
+    given = given_options("results", "only", "launcher", "cache", "models", fresh_name)
+    run = command("run", *named, **given)
+    fresh = request.fresh or request.fresh_index
+    done = all(job.done for each in plans for job in each.jobs) and not any(each.inputs.absent for each in plans)
     if done and not fresh:
-        folder = results if len(plans) > 1 else f"{results}/{plans[0].inputs.suite.name}"
+        folder = str(request.results) if len(plans) > 1 else f"{request.results}/{plans[0].inputs.suite.name}"
         retry = cell_plans.unfinished(plans)
         run = command("run", *named, **given, retry_noisy=1) if retry else command("report", folder)
     cells = [cell for each in plans for cell in each.cells]
@@ -557,7 +553,7 @@ def plan(
         cells = [*price_list.quote(plans, prices.snapshot())[0]]
     foreseen = filter(None, (disk, preflight.lack_of_memory(cells)))
     notes = [*cell_plans.plan_notes(plans, cells, missing), *foreseen]
-    absent = sum(cell.dataset not in each.to_make for each in gathered for cell in each.absent)
+    absent = sum(cell.dataset not in each.inputs.to_make for each in plans for cell in each.inputs.absent)
     destination.show_report(plan_document(cells, notes, run, absent=absent, priced=price))
     show_errors(missing.values())
     sys.exit(1 if missing else 0)

@@ -15,7 +15,7 @@ from harness.analysis import robustness as examining
 from harness.analysis.robustness import Robustness, RobustnessOptions
 from harness.cli.lines import say
 from harness.cli.locations import named_as_given
-from harness.cli.options import PATH, FiniteRange, cache_option, output_path, parsed_by, record_options
+from harness.cli.options import PATH, FiniteRange, cache_option, check_needs, output_path, parsed_by, record_options
 from harness.cli.output import FORMATS, PICTURES, Destination, destination_options, write
 from harness.cli.stored_results import (
     RunSelection,
@@ -155,7 +155,6 @@ def frechet(
     relevant documents with the embeddings of a system's first k documents: 0 for equal distributions; smaller is
     better.  With png, svg or pdf: draws each distance against the first measure, into the folder of -o.
     """
-    folder = destination.folder if destination.form in PICTURES else None
     depths = tuple(dict.fromkeys(cutoffs))
     measured, failed = [], False
     with named_as_given(runs.cache):
@@ -171,7 +170,7 @@ def frechet(
                     raise
                 failed = True  # other samples may work
                 say(f"harness: {one_line(str(error))}", err=True)
-    if measured and folder is not None:
+    if measured and destination.pictures:
         show_pictures(plots.pictures(measured), plots.missing(measured), destination)
     elif measured:
         destination.show_report(frechet_document(measured))
@@ -237,11 +236,7 @@ def leakage(
     results), or run files.  Queries leak where texts are the same but for case, punctuation and white space, or, with
     --embeddings, where vectors are near.
     """
-    if threshold is not None and embeddings is None:
-        raise UsageError(
-            "--threshold needs cosines of vectors; name vectors with --embeddings, or leave --threshold out"
-        )
-    least = _THRESHOLD if threshold is None else threshold
+    check_needs(threshold="embeddings")
     parsed = measure_names.parse(measures)
     trained = judged_runs.read_queries(training)
     if embeddings is None:
@@ -260,7 +255,7 @@ def leakage(
             raise UsageError(
                 f"{sample.dataset}: holds no query, so nothing can be compared; name the queries with --queries"
             )
-    leakages = [leaking.examine(sample, trained, vectors, least, parsed) for sample in samples]
+    leakages = [leaking.examine(sample, trained, vectors, threshold or _THRESHOLD, parsed) for sample in samples]
     if leaked is not None:
         write(leaked, rejudge.id_list(dict.fromkeys(query for found in leakages for query in found.leaked)))
     destination.show_report(leakage_document(leakages))
@@ -316,8 +311,8 @@ def robustness(runs: RunSelection, options: RobustnessOptions, destination: Dest
     of draws in which they swap, for each system the range of its rank, and for each condition how well the orders agree
     (Kendall's tau).  With png, svg or pdf: draws a matrix into the folder of -o.
     """
-    folder = destination.folder if destination.form in PICTURES else None
     examined = _examine(runs.judged(), options)
+    folder = destination.pictures
     if folder is None:
         destination.show_report(robustness_document(examined))
         return

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from pathlib import Path
 
 import click
 
-from harness.cli.launchers import run_options
+from harness.cli.launchers import builder_option, run_options, start_builder
 from harness.cli.lines import say
-from harness.cli.options import SUITE_FILE, builder_option, cache_option, models_option, results_option
+from harness.cli.options import SUITE_FILE, cache_option, models_option, results_option
 from harness.cli.output import columns
 from harness.commands import option, words
 from harness.filesystem import CHECKSUMS
 from harness.jobs.suite import load
-from harness.launch import podman
 from harness.remote.stage import LAUNCHERS
 from harness.remote.stage import stage as stage_suite
 
@@ -41,8 +39,8 @@ def stage(
     The same command goes on after a stop, and makes nothing twice.  `sha256sum -c SHA256SUMS` in DIR checks a copy.
     """
     options = run_options(suite, results, None, False, cache)
-    with podman.service() if builder == "podman" else nullcontext():
-        parts = stage_suite(load(suite), suite, options, launcher, folder.absolute(), models)
+    start_builder(builder)
+    parts = stage_suite(load(suite), suite, options, launcher, folder.absolute(), models)
     columns(
         ("staged", "in DIR", "size"), [(each.kind, each.name, f"{each.size_bytes / 1e6:,.1f} MB") for each in parts]
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,10 +18,10 @@ from harness.analysis.table import Row, Table
 from harness.cli.lines import say
 from harness.cli.locations import as_given, if_any, readable
 from harness.cli.options import (
-    DEFAULT_PRICES,
+    PATH,
     Command,
     Decorator,
-    PriceSelection,
+    cache_option,
     only_option,
     parse_measures,
     parsed_by,
@@ -34,6 +34,7 @@ from harness.commands import command
 from harness.errors import UsageError
 from harness.evaluation import measure_names, trec_lines
 from harness.pricing import instances
+from harness.pricing.prices import DEFAULT_PRICES, PriceSelection
 from harness.report.plots import KINDS
 from harness.results import reader, suite_record
 from harness.untrusted import one_line
@@ -58,12 +59,14 @@ def measures_option(
     if default is None:
         text = f"{text}  [default: the suite's, else {' '.join(measure_names.DEFAULT)}]"
     words = None if default is None else " ".join(default)
-    return click.option("--measures", metavar="NAME,...", default=words, callback=parsed_by(parse_measures), help=text)
+    return click.option(
+        "--measures", metavar="NAME,...", default=words, callback=parsed_by(parse_measures, ()), help=text
+    )
 
 
 without_queries_option = click.option(
     "--without-queries",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="FILE",
     help="Leave these queries out of the measures: ids, one a line (harness leakage --write makes it).",
 )
@@ -71,17 +74,17 @@ without_queries_option = click.option(
 
 def qrels_option(text: str) -> Decorator:
     """Make ``--qrels``."""
-    return click.option("--qrels", type=click.Path(path_type=Path), help=text)
+    return click.option("--qrels", type=PATH, help=text)
 
 
 def queries_option(text: str = "With run files: the queries that count, as JSON lines or id<TAB>text.") -> Decorator:
     """Make ``--queries``."""
-    return click.option("--queries", type=click.Path(path_type=Path), help=f"{text}  [default: those judged]")
+    return click.option("--queries", type=PATH, help=f"{text}  [default: those judged]")
 
 
 rates_option = click.option(
     "--amrs",
-    callback=parsed_late("harness.analysis.axis_numbers", "parse_rates", unset={}),
+    callback=parsed_by(parsed_late("harness.analysis.axis_numbers", "parse_rates"), {}),
     metavar="AXIS=RATE,...",
     help="Fixed exchange rates, e.g. latency=33.0507,cost=10.4392.",
 )
@@ -128,14 +131,14 @@ class StoredResults:
 
     def priced(self, found: ReadResults) -> ReadResults:
         """Price what was read at the selected prices."""
-        return replace(found, table=row_pricing.price(found.table, self._tariff()))
+        return replace(found, table=row_pricing.price(found.table, self.tariff))
 
     def by_process(self, rows: Sequence[Row]) -> dict[str, tuple[Row, ...]]:
         """Return the priced rows of each process of some rows, by ``per_query_key``."""
         from harness.analysis.rows import by_process  # late: it reads every record again
 
         jobs = reader.read_jobs(self.results)
-        return by_process(jobs, rows, lambda table: self.priced(ReadResults(table, dict)).table)
+        return by_process(jobs, rows, partial(row_pricing.price, tariff=self.tariff))
 
     def by_process_at_sizes(self, rows: Sequence[Row]) -> dict[str, tuple[Row, ...]]:
         """Return the rows of each process of the systems of several sizes; reads nothing where there are none."""
@@ -146,21 +149,12 @@ class StoredResults:
 
     def pricing(self) -> Callable[[Row], Row]:
         """Return a function that prices a row at the selected prices."""
-        tariff = self._tariff()
-        return lambda row: row_pricing.price_row(row, tariff)
+        return partial(row_pricing.price_row, tariff=self.tariff)
 
-    def _tariff(self) -> Tariff:
-        # A paper's exchange rates are in US$ of its own date.
-        as_of = self.selection.as_of or results_folder.price_date(self.results)
-        selection = replace(self.selection, as_of=as_of)
-        snapshot = selection.snapshot()
-        return row_pricing.tariff(
-            snapshot,
-            choice=selection.choice,
-            tokens=selection.tokens(),
-            serverless=selection.serverless(),
-            rates=selection.carbon(snapshot),
-        )
+    @cached_property
+    def tariff(self) -> Tariff:
+        """The selected prices."""
+        return results_folder.tariff(self.results, self.selection)
 
     def averaged(self, found: ReadResults) -> ReadResults:
         """Replace the rows of each model's seeds by one row."""
@@ -176,7 +170,7 @@ class StoredResults:
         """Return the HTML page of unpriced results, which opens with the selected prices and this view."""
         from harness.report.page.results import results_page  # late, as most commands write no page
 
-        return results_page(self.results, found, self._tariff(), view)
+        return results_page(self.results, found, self.tariff, view)
 
     def measure_note(self, table: Table) -> Iterator[str]:
         """Yield why the first of the default measures is shown, and how to choose, where the suites name none."""
@@ -208,8 +202,8 @@ def tested(found: ReadResults) -> ReadResults:
     return found if by_query and len(found.table.rows) <= _MOST_TESTED else replace(found, read_values=dict, cache=None)
 
 
-# The command gets RESULTS, measures, prices, qrels and --cache as one record.
-stored_results = record_options("stored", StoredResults)
+# ``--cache``; the command gets RESULTS, measures, prices, qrels and it as one record.
+stored_results = record_options("stored", StoredResults, cache_option)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import closing, nullcontext
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,13 +15,22 @@ from typing import NoReturn
 import click
 
 from harness import config, filesystem
-from harness.cli.launchers import LauncherChoice, launcher_choice, launcher_option, run_options, usable
+from harness.cli.launchers import (
+    LauncherChoice,
+    builder_option,
+    launcher_choice,
+    launcher_option,
+    launcher_options,
+    run_options,
+    start_builder,
+    usable,
+)
 from harness.cli.lines import say
 from harness.cli.locations import writable
 from harness.cli.options import (
-    builder_option,
+    FOLDER,
     cache_option,
-    given_parameters,
+    check_needs,
     models_option,
     platform_option,
     results_option,
@@ -34,7 +43,7 @@ from harness.experiments import null_row
 from harness.experiments.calibration import run as calibration
 from harness.experiments.conformance import examine
 from harness.jobs.pinning import pin_alone
-from harness.launch import connection, launchers, podman
+from harness.launch import connection, launchers
 from harness.launch import doctor as host
 from harness.launch.checks import Check, Level
 from harness.launch.connection import engine_errors
@@ -62,12 +71,12 @@ def systems(system: str | None, destination: Destination) -> None:
     """
     wrong: dict[str, FileError] = {}
     declared = [*catalog.systems(wrong=wrong).values()] if system is None else [catalog.system(system)]
-    if destination.form != "md":
-        destination.show_report(systems_document(declared))
-    elif system is None:
-        destination.show_answer(lambda escape, width: (systems_section(declared, escape, width),))
-    else:
+    if system is not None and destination.form == "md":
         show_paragraphs(system_paragraphs(declared[0]))
+    else:
+        destination.show_report(
+            systems_document(declared), lambda escape, width: (systems_section(declared, escape, width),)
+        )
     show_errors(wrong.values())
     sys.exit(FileError.exit_code if wrong else 0)
 
@@ -76,7 +85,7 @@ def systems(system: str | None, destination: Destination) -> None:
 @click.argument("system")
 @click.option(  # HARNESS_MODELS does not count: a user who set it may still mean the hub
     "--models",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    type=FOLDER,
     help="Hash the files of this folder of models instead of asking the hub.",
 )
 @click.option("--newest", is_flag=True, help="Take the hub's newest commit, even if the file names a revision.")
@@ -132,11 +141,8 @@ def _failed(checks: Sequence[Check]) -> bool:
 @click.argument("system")
 @click.option("--profile", default="cpu1-mem1", help="Hardware profile to check under.")
 @platform_option("Check the image for this platform, emulated if it is not the Docker engine's.")
-@launcher_option
-@cache_option
-@models_option
+@launcher_options
 @destination_options(*FORMATS, wide=True)
-@launcher_choice
 def conformance(
     system: str, profile: str, platform: str | None, destination: Destination, choice: LauncherChoice
 ) -> None:
@@ -225,23 +231,8 @@ def images(
     `harness run` builds missing images itself; this command builds them in advance.  With --export it writes them as
     files for machines without an engine or a network.  Exit code 1 if a build fails.
     """
-    if folder is None and "form" in given_parameters():
-        raise UsageError("--format is for --export; name the folder of the files: --export DIR")
-    with podman.service() if builder == "podman" else nullcontext():
-        _make_images(systems, engines, gpus, folder, form, platform, cache, models)
-
-
-def _make_images(
-    systems: tuple[str, ...],
-    engines: tuple[str, ...],
-    gpus: bool,
-    folder: Path | None,
-    form: str,
-    platform: str | None,
-    cache: Path,
-    models: Path | None,
-) -> NoReturn:
-    """Build images, write them as files if a folder is given, and print a table."""
+    check_needs(form="folder")
+    start_builder(builder)
     wrong: dict[str, FileError] = {}
     named = bool(systems or engines)
     declared, errors = _pinned(systems, DockerLauncher(cache, models))

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 
 from harness import config
-from harness.cli.options import Decorator, FiniteRange, parsed_by, record_options
+from harness.cli.options import PATH, Decorator, FiniteRange, parsed_by, record_options
 from harness.commands import option
 from harness.errors import UsageError
 from harness.pricing.bill import Traffic, read_traffic
@@ -29,14 +28,9 @@ class TrafficOptions:
     traffic_file: Path | None
 
     @property
-    def given(self) -> dict[str, Any]:
-        """Return the given options by name, for a command that repeats them."""
-        known = {"traffic" if name == "traffic_file" else name: value for name, value in asdict(self).items()}
-        return {
-            name: f"{value:g}" if isinstance(value, float) else value
-            for name, value in known.items()
-            if value is not None
-        }
+    def given(self) -> bool:
+        """Return whether any option is given."""
+        return any(value is not None for value in vars(self).values())
 
     def read(self, usual: Traffic | None = None) -> Traffic:
         """Return the traffic of the options, on top of a file's.
@@ -74,11 +68,8 @@ def _amount(text: str, option: str) -> float:
 
 def at_option(text: str) -> Decorator:
     """Make ``--at``, a number of documents; ``None`` where it is not given."""
-
-    def parse(given: str | None) -> int | None:
-        return None if given is None else round(_amount(given, option("at")))
-
-    return click.option("--at", callback=parsed_by(parse), metavar="DOCUMENTS", help=text)
+    parse = parsed_by(lambda given: round(_amount(given, "--at")))
+    return click.option("--at", callback=parse, metavar="DOCUMENTS", help=text)
 
 
 # The command gets the options as one record.
@@ -98,7 +89,7 @@ traffic_options = record_options(
     click.option(
         "--traffic",
         "traffic_file",
-        type=click.Path(path_type=Path),
+        type=PATH,
         metavar="FILE",
         help="These numbers from the table [traffic] of a TOML file; an option replaces its number.",
     ),

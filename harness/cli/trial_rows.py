@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from harness.analysis.results_folder import ReadResults
 from harness.analysis.table import Row
 from harness.cli.stored_results import StoredResults
 from harness.driver.records import Outcome
@@ -55,7 +54,5 @@ class TrialRows(RunCallbacks):
         from harness.analysis.rows import build_rows
 
         measures = self._stored.measures or measure_names.DEFAULT
-        built = build_rows(jobs, JobEvaluator(measures[:1]))
-        table = replace(built.table, rows=tuple(replace(row, told=self._machine) for row in built.table.rows))
-        (row,) = self._stored.priced(ReadResults(table, dict)).table.rows
-        return row
+        (row,) = build_rows(jobs, JobEvaluator(measures[:1])).table.rows
+        return self._stored.pricing()(replace(row, told=self._machine))

@@ -15,8 +15,8 @@ from harness.cli.launchers import LauncherChoice, launcher_option
 from harness.cli.lines import say
 from harness.cli.locations import as_given, of_suite, writable
 from harness.cli.options import (
+    PATH,
     Decorator,
-    PriceSelection,
     cache_option,
     given_parameters,
     models_option,
@@ -39,6 +39,7 @@ from harness.experiments.viability.session import Question
 from harness.jobs.inputs import check_launcher
 from harness.jobs.suite import load
 from harness.launch.images import catalog
+from harness.pricing.prices import PriceSelection
 from harness.untrusted import one_line
 
 
@@ -205,9 +206,7 @@ def validate(bench: Bench, instance: str, gpus: int, criteria: Criteria, destina
 @click.option("--cpus", type=click.IntRange(1), default=1, help="Number of CPUs.")
 @_gpus_option
 @click.option("--limits", metavar="SIZE,...", help="Memory limits, e.g. 64MiB,96MiB.  [default: a ladder of eight]")
-@click.option(
-    "--plots", type=click.Path(path_type=Path), help="Plots go to PLOTS.png and PLOTS.svg.  [default: next to the jobs]"
-)
+@click.option("--plots", type=PATH, help="Plots go to PLOTS.png and PLOTS.svg.  [default: next to the jobs]")
 @_destination_options
 def curve(bench: Bench, cpus: int, gpus: int, limits: str | None, plots: Path | None, destination: Destination) -> None:
     """Measure SYSTEM under a ladder of memory limits: a table and a plot, with the knee marked."""

@@ -23,7 +23,7 @@ from harness.commands import quoted
 from harness.config import ConfigModel, page
 from harness.errors import FileError, UnknownName, UsageError, listed
 from harness.pricing import instances
-from harness.pricing.instances import FactsFile, Instance
+from harness.pricing.instances import DEFAULT_CHOICE, FactsFile, Instance, TypeChoice
 from harness.untrusted import one_line
 
 log = logging.getLogger(__name__)
@@ -94,6 +94,33 @@ class Snapshot:
     def __str__(self) -> str:
         """Return its name in sentences."""
         return f"{self.provider} {self.region} {self.term} of {self.as_of}"
+
+
+@dataclass(frozen=True)
+class PriceSelection:
+    """The prices that a person chose; ``None``: the default."""
+
+    as_of: datetime.date | None = None
+    region: str | None = None
+    term: str | None = None
+    architecture: str = DEFAULT_CHOICE.architecture
+    generation: str = DEFAULT_CHOICE.generation
+    token_prices: datetime.date | None = None
+    cheapest_machine: bool = False
+    grid: str | None = None
+    carbon_factors: datetime.date | None = None
+
+    @property
+    def choice(self) -> TypeChoice:
+        """The preferred instance types."""
+        return TypeChoice(self.architecture, self.generation, self.cheapest_machine)
+
+    def snapshot(self) -> Snapshot:
+        """Read the prices of instances; errors as of :func:`snapshot`."""
+        return snapshot(self.as_of, region=self.region, term=self.term)
+
+
+DEFAULT_PRICES = PriceSelection()
 
 
 def default_market(root: Path | None = None) -> DefaultMarket:

@@ -59,7 +59,7 @@ def test_help_lists_each_command_in_a_group_of_the_readme() -> None:
     context = click.Context(main)
     assert sorted(name for commands in GROUPS.values() for name in commands) == main.list_commands(context)
     for commands in GROUPS.values():
-        for name, text in commands.items():
+        for name, (_, text) in commands.items():
             command = main.get_command(context, name)
             assert command is not None and command.help and command.name == name
             assert len(text) <= 50 and f"  {name:<11}  {text}\n" in shown

@@ -62,7 +62,7 @@ def test_images_are_exported_with_sums_that_sha256sum_accepts(bench: Bench, engi
 
 def test_a_format_without_export_is_a_usage_error(bench: Bench) -> None:
     done = harness(bench, "planted", "--format", "sif")
-    assert done.exit_code == 2 and "--format is for --export; name the folder of the files" in done.stderr
+    assert done.exit_code == 2 and "--format needs --export; give both" in done.stderr
 
 
 @pytest.mark.docker

@@ -90,7 +90,7 @@ def test_leakage_share_counts_only_comparable_queries(harness: Call) -> None:
         ("", (), "training.tsv: has no query; name a file with lines"),
         ("\n", (), "training.tsv: has no query; name"),
         ("t0\t\nt1\t-\n", (), "training.tsv: all 2 queries lack a text, so they cannot be compared; name a file"),
-        ("t0\tx\n", ("--threshold", "0.5"), "--threshold needs cosines of vectors; name vectors with --emb"),
+        ("t0\tx\n", ("--threshold", "0.5"), "--threshold needs --embeddings; give both"),
         ("t0\tx\n", ("--threshold", "nan", "--embeddings", "a", "b"), "--threshold nan: is not a finite number"),
         ("t0\tx\n", ("--measures", "X@3"), "unknown measure 'X@3'"),
         ("t0\tx\n", ("--queries", "odd.jsonl", "--write", "ids"), "query ' q': cannot be written as one line"),

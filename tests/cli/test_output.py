@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from harness import extras
 from harness.cli import output
-from harness.errors import FileError, StoreError
+from harness.errors import FileError, StoreError, UsageError
 from harness.report import writers
 from harness.report.document import Section
 
@@ -29,6 +30,13 @@ def test_output_to_a_pipe_or_device_does_not_replace_it(tmp_path: Path) -> None:
         os.close(reader)
     with pytest.raises(FileError, match="is a folder; name a file in it"):
         output.write(tmp_path, "a table\n")
+
+
+def test_only_pictures_need_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extras, "missing", lambda package: f"no {package}")
+    assert output.Destination("tsv", Path("packages")).folder == Path("packages")
+    with pytest.raises(UsageError, match="no matplotlib"):
+        output.Destination("png", Path("pictures"))
 
 
 def test_full_disk_is_one_line_and_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,4 +104,4 @@ def test_refusals(harness: Call, tmp_path: Path, machines: int, words: tuple[str
 def test_results_of_one_machine_are_refused(harness: Call, tmp_path: Path) -> None:
     publisher.put(tmp_path / "results", Made("bm25", 1.0))
     assert "no row has an origin" in harness("report", "--pooled").stderr
-    assert "--reference goes with --pooled" in harness("report", "--reference", "bm25").stderr
+    assert "--reference needs --pooled" in harness("report", "--reference", "bm25").stderr

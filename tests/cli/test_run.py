@@ -493,7 +493,7 @@ def test_edited_suite_keeps_its_keys_and_another_one_is_refused(harness: Call, b
             "/none: this folder does not exist; give one with corpus, queries and qrels",
         ),
         (["planted", "--dataset", "./tiny", "--memory", "lots"], "--memory: "),
-        (["planted", "--dataset", "./tiny", "--results", "s3://bucket/r"], "name a suite's file"),
+        (["planted", "--dataset", "./tiny", "--results", "s3://bucket/r"], "next to its results; name a folder"),
     ],
 )
 def test_wrong_words_for_a_run_are_one_line_and_write_nothing(

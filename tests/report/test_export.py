@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import datetime
 import io
 import sqlite3
 import subprocess
@@ -20,6 +21,7 @@ from harness import api
 from harness.analysis.table import Row, Table, Timing
 from harness.errors import FileError, StoreError, UsageError
 from harness.estimate import Estimate
+from harness.pricing.prices import PriceSelection
 from harness.report import render, row_figures
 from harness.report.columns import JOBS, SAMPLES, Kind
 from harness.report.export import export_csv, export_parquet, export_sqlite
@@ -36,7 +38,7 @@ SHIPPED = Path(__file__).parents[2] / "results" / "published" / "santhanam2023"
 @pytest.mark.slow
 def test_frame_equals_the_csv_with_types(results: Path) -> None:
     made = harness.load(results, measures=["RR@10", "P@1"], as_of="2022-12-05")
-    text = render(api.table(results, "RR@10 P@1", as_of="2022-12-05"), "csv")
+    text = render(api.table(results, "RR@10 P@1", PriceSelection(datetime.date(2022, 12, 5))), "csv")
     lines = list(csv.reader(io.StringIO(text)))
     assert list(made.columns) == lines[0]
     assert len(made) == len(lines) - 1 == 6
