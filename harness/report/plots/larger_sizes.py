@@ -37,7 +37,7 @@ def draw(of: GroupAtSize, report: SizeReport) -> Drawn:
         f"Open: predicted at {report.documents:,} documents, with 95 % intervals. Dotted: the memory of the profile,"
         " and the size at which a system outgrows it.",
     )
-    frame = Frame(f"Size: {of.group.dataset} {of.group.scenario} {of.group.profile}", notes, looks)
+    frame = Frame(f"Size: {of.name}", notes, looks)
     entries = style.system_entries(names, frame, dashed=set(names))
     figure = style.framed_figure(frame, 3.0, entries, columns=3)
     costs, memories = figure.subplots(1, 2)
