@@ -63,9 +63,7 @@ def draw(of: GroupAtSize, report: SizeReport) -> Drawn:
         axes.xaxis.set_major_formatter(lambda size, _: brief(size))
         style.set_number_axis(axes.yaxis, heights)
         axes.tick_params(axis="x", labelsize=7)
-        axes.set_xlabel("documents")
-        axes.set_ylabel(label)
-        style.add_grid(axes)
+        style.label_axes(axes, "documents", label)
     _draw_limit(memories, of, looks, report.documents)
     return figure
 
