@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -31,6 +32,11 @@ class Currency:
     spent: Callable[[Row], float | None]
     least: Callable[[Sequence[Row]], Sequence[Row]]
     gap: Callable[[Row, Row], str]
+
+    def order(self, row: Row) -> float:
+        """Return what a row costs or takes, for sorting; rows without either are last."""
+        value = self.spent(row)
+        return math.inf if value is None else value
 
 
 def _usd(row: Row) -> float | None:

@@ -38,6 +38,10 @@ class History:
     changes: tuple[Changes, ...] | None = None
     notes: tuple[str, ...] = ()
 
+    def changes_of(self, number: int) -> Changes:
+        """Return the points of change of a series, by its number."""
+        return {} if self.changes is None else self.changes[number]
+
 
 def history_document(found: History) -> ReportDocument:
     """Return the document of a history, which has a point at least."""
@@ -58,13 +62,13 @@ def history_document(found: History) -> ReportDocument:
 
 
 def _sections(found: History, escape: Escape, most: int | None) -> Iterator[Section]:
-    notes = [*map(escape, found.notes)] if found.changes is not None else [*map(escape, found.notes), _INSTALL]
+    notes = [*map(escape, found.notes), *([_INSTALL] if found.changes is None else [])]
     if any(point.scale is not None for each in found.series for point in each.points):
         notes.append("scaled: by the speed of fixed processor work, to the machine of the first point")
     for number, each in enumerate(found.series):
         points = list(enumerate(each.points))
         hidden = len(points) - most if most is not None and len(points) > most else 0
-        columns = _columns(found.figure, each, found.changes[number] if found.changes is not None else {}, escape)
+        columns = _columns(found.figure, each, found.changes_of(number), escape)
         last = number == len(found.series) - 1
         more = [f"{hidden} earlier: --wide"] if hidden else []
         yield Section(
@@ -109,7 +113,7 @@ def _remark(point: Point) -> str:
 
 def _records(found: History) -> Iterator[dict[str, Value]]:
     for place, each in enumerate(found.series):
-        changes = found.changes[place] if found.changes is not None else {}
+        changes = found.changes_of(place)
         for number, point in enumerate(each.points):
             yield {
                 "system": each.system,

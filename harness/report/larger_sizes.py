@@ -63,6 +63,11 @@ class GroupAtSize:
     systems: tuple[SystemAtSize, ...]
     flips: tuple[CostCrossing, ...]
 
+    @property
+    def name(self) -> str:
+        """Dataset, scenario and hardware profile."""
+        return f"{self.group.dataset} {self.group.scenario} {self.group.profile}"
+
 
 @dataclass(frozen=True)
 class SizeReport:
@@ -148,10 +153,9 @@ def _answer(report: SizeReport, escape: Escape) -> Iterator[Section]:
             _column(of, INDEX),
             _column(of, BUILD),
         ]
-        group = of.group
         lead = (
-            f"{group.dataset} {group.scenario} {group.profile}, predicted at {report.documents:,} documents (95 %);"
-            f" measured up to {_measured_up_to(group.systems)}"
+            f"{of.name}, predicted at {report.documents:,} documents (95 %);"
+            f" measured up to {_measured_up_to(of.group.systems)}"
         )
         notes = [*map(escape, _notes(report, of, (LATENCY, MEMORY, INDEX, BUILD))), "laws and exams: --wide"]
         yield Section(
@@ -251,10 +255,8 @@ def _whole(report: SizeReport, escape: Escape) -> Iterator[Section]:
             (f"at {report.documents:,} (95 %)", True, lambda each: bounded(each[0].figures[each[1]], each[1].scale)),
         ]
         rows = [(each, figure) for each in of.systems for figure in FIGURES]
-        lead = f"{of.group.dataset} {of.group.scenario} {of.group.profile}"
-        yield Section(
-            lead=(escape(lead),), grids=(grid_of(rows, columns, keys=2),), notes=tuple(map(escape, _notes(report, of)))
-        )
+        notes = tuple(map(escape, _notes(report, of)))
+        yield Section(lead=(escape(of.name),), grids=(grid_of(rows, columns, keys=2),), notes=notes)
     yield Section(notes=METHOD)
 
 

@@ -193,7 +193,7 @@ def _that_differ(grid: Grid) -> tuple[Grid, list[str]]:
 
 def is_whole(grid: Grid) -> bool:
     """Return whether a grid is one table as wide as a page at most, which is not divided."""
-    columns, _ = _columns(_that_differ(grid)[0])
+    columns, *_ = _columns(_that_differ(grid)[0])
     return len(_panels(columns, grid.keys)) == 1
 
 
@@ -256,8 +256,7 @@ class _TableColumn:
 
 def _parts(cells: Grid) -> Iterator[tuple[int, Sequence[str]]]:
     """Yield the width and the lines of each part."""
-    rows = [[finished(cell) for cell in row] for row in cells.cells]
-    columns, message = _columns(cells)
+    columns, rows, message = _columns(cells)
     for numbers in _panels(columns, cells.keys):
         chosen = [columns[number] for number in numbers]
         shown = [
@@ -268,13 +267,13 @@ def _parts(cells: Grid) -> Iterator[tuple[int, Sequence[str]]]:
             yield sum(column.width + _GAP for column in chosen), tuple(_tabular(chosen, page))
 
 
-def _columns(cells: Grid) -> tuple[Sequence[_TableColumn], Sequence[int | None]]:
-    """Return the setting of each column, and the column of each row's message."""
+def _columns(cells: Grid) -> tuple[list[_TableColumn], list[list[str]], list[int | None]]:
+    """Return the setting of each column, the finished rows, and the column of each row's message."""
     rows = [[finished(cell) for cell in row] for row in cells.cells]
     # A message is in place of figures.
     found = [message_at(row) if cells.tones else None for row in rows]
     message = [place if place is not None and place >= cells.keys else None for place in found]
-    return [_column(cells, rows, message, number) for number in range(len(cells.headers))], message
+    return [_column(cells, rows, message, number) for number in range(len(cells.headers))], rows, message
 
 
 def _spanned(row: list[str]) -> list[str]:

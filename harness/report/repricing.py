@@ -69,10 +69,10 @@ def repricing_document(repricing: Repricing) -> ReportDocument:
 def _answer(repricing: Repricing, escape: Escape) -> Section:
     """Return what each row costs at both dates on the type that priced it first, and what changed."""
     before, now = repricing.before, repricing.now
-    caption, keys = name_columns([change.row for change in repricing.changes], escape)
-
-    columns: list[GridColumn[RowChange] | None] = [
-        *(column_of(column, attrgetter("row")) for column in keys),
+    caption, names = name_columns([change.row for change in repricing.changes], escape)
+    keys: list[GridColumn[RowChange]] = [column_of(column, attrgetter("row")) for column in names]
+    columns: list[GridColumn[RowChange]] = [
+        *keys,
         ("hardware", False, lambda change: escape(hardware.hardware(change.row))),
         ("instance type", False, lambda change: _types(change, escape)),
         (f"US$/1M, {before.date}", True, lambda change: number(change.before.cost.value)),
@@ -82,11 +82,10 @@ def _answer(repricing: Repricing, escape: Escape) -> Section:
     grids: tuple[Grid, ...] = (grid_of(repricing.changes, columns, keys=len(keys)),)
     for way, name, dates in _other_ways(repricing):  # grids of their own: one grid would be wider than a terminal
         priced = [change for change in repricing.changes if None not in [each.cost.value for each in change.pairs[way]]]
-        named = [*(column_of(column, attrgetter("row")) for column in keys), *_other_columns(way, name, dates)]
-        grids = (*grids, grid_of(priced, named, keys=len(keys))) if priced else grids
+        if priced:
+            grids = (*grids, grid_of(priced, [*keys, *_other_columns(way, name, dates)], keys=len(keys)))
     if repricing.carbon_dates:
-        named = [*(column_of(column, attrgetter("row")) for column in keys), *_carbon_columns(repricing)]
-        grids = (*grids, grid_of(repricing.changes, named, keys=len(keys)))
+        grids = (*grids, grid_of(repricing.changes, [*keys, *_carbon_columns(repricing)], keys=len(keys)))
     title = f"{now.provider} {now.region}, {now.term}: {caption}"
     shown = [line for line in repricing.summary if not line.startswith("0 ")][: MOST_LINES - 1]
     return Section(

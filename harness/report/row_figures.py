@@ -511,7 +511,7 @@ def _of_table(table: Table, measures: Sequence[str] = (), counts: Iterable[str] 
 
 
 def _present(table: Table) -> dict[str, tuple[Figure, ...]]:
-    """Return the blocks of a table without those of kinds that no row is of."""
+    """Return the blocks of a table, but for the kinds that none of its rows has."""
     absent = {name for name, applies in _KINDS.items() if not any(map(applies, table.rows))}
     return {name: block for name, block in _of_table(table).items() if name not in absent}
 

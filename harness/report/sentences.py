@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
@@ -73,15 +72,14 @@ def noise(rows: Iterable[Row], escape: Escape = str) -> str:
 
 def _cheapest(rows: Sequence[Row], currency: Currency) -> list[Row]:
     """Return the cheapest row of each system, by cost, in the largest comparable group of a dataset."""
-    spent = _last_without(currency)
     group = max(axes.group_rows(rows).values(), key=len, default=[])
     cheapest: dict[str, Row] = {}
     # A cost is never compared with a latency.
     for row in [row for row in group if currency.amount(row) is not None] or group:
         held = cheapest.get(row.system)
-        if currency.spent(row) is not None and (held is None or spent(row) < spent(held)):
+        if currency.spent(row) is not None and (held is None or currency.order(row) < currency.order(held)):
             cheapest[row.system] = row
-    return sorted(cheapest.values(), key=spent)
+    return sorted(cheapest.values(), key=currency.order)
 
 
 def _counted(datasets: Sequence[Sequence[Row]], measure: str, escape: Escape, currency: Currency) -> str:
@@ -115,7 +113,7 @@ def _compared(
 ) -> tuple[Row, Row, QualityDifference | None]:
     """Return the cheapest row, the best of the others, and how the cheapest differs from it."""
     first, *others = cheapest
-    other = min(best_of(others, lambda row: row.measured(measure)) or others, key=_last_without(currency))
+    other = min(best_of(others, lambda row: row.measured(measure)) or others, key=currency.order)
     return first, other, compare(other, first, measure, len(others)) if measure else None
 
 
@@ -129,7 +127,7 @@ def reranking(table: Table, measure: str, escape: Escape = str) -> tuple[str, ..
         valid = [row for row in table.rows if row.dataset == name and row.validity is not Validity.INVALID]
         two_stage = [row for row in valid if row.first_stage is not None and row.measured(measure) is not None]
         if two_stage:
-            best = min(best_of(two_stage, lambda row: row.measured(measure)), key=_last_without(USD))
+            best = min(best_of(two_stage, lambda row: row.measured(measure)), key=USD.order)
             said[name] = _second_stage(best, measure, escape)
     return tuple(sentence if len(datasets) == 1 else f"{escape(name)}: {sentence}" for name, sentence in said.items())
 
@@ -167,11 +165,6 @@ def _points(value: float, bounds: Estimate, measure: str, sign: int, *, percent:
 
 def _percent(share: float) -> str:
     return f"{share * 100:.0f} %"
-
-
-def _last_without(currency: Currency) -> Callable[[Row], float]:
-    """Return a key that sorts by what a row costs or takes, rows without either last."""
-    return lambda row: math.inf if (value := currency.spent(row)) is None else value
 
 
 def _quality(difference: QualityDifference | None, measure: str) -> str:

@@ -405,8 +405,7 @@ def _cheapest(rows: Sequence[Row], currency: Currency) -> Row:
 
     def order(row: Row) -> tuple[bool, bool, bool, float]:
         failed, invalid = row.outcome is not Outcome.OK, row.validity is Validity.INVALID
-        taken = currency.spent(row)
-        return failed, invalid, currency.amount(row) is None, math.inf if taken is None else taken
+        return failed, invalid, currency.amount(row) is None, currency.order(row)
 
     return min(rows, key=order)
 

@@ -133,19 +133,17 @@ def markdown_grid(
         padded: columns line up, so that the table is readable where nothing renders it.
     """
     rows = [[markdown_escape(header) for header in headers], *cells]
-    if not padded:
-        rules = ["---:" if right else "---" for right in numeric]
-        return [f"| {' | '.join(row)} |" for row in (rows[0], rules, *rows[1:])]
-    widths = [max(3, *(len(row[column]) for row in rows)) for column in range(len(headers))]
-    rules = ["-" * (width - 1) + ":" if right else "-" * width for width, right in zip(widths, numeric, strict=True)]
-    lined = [
-        [
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(row, widths, numeric, strict=True)
-        ]
-        for row in rows
-    ]
-    return [f"| {' | '.join(row)} |" for row in (lined[0], rules, *lined[1:])]
+    rules = ["---:" if right else "---" for right in numeric]
+    if padded:
+        widths = [max(3, *(len(row[column]) for row in rows)) for column in range(len(headers))]
+        sides = list(zip(widths, numeric, strict=True))
+        rules = ["-" * (width - 1) + ":" if right else "-" * width for width, right in sides]
+        rows = [[_aligned(cell, *side) for cell, side in zip(row, sides, strict=True)] for row in rows]
+    return [f"| {' | '.join(row)} |" for row in (rows[0], rules, *rows[1:])]
+
+
+def _aligned(cell: str, width: int, right: bool) -> str:
+    return cell.rjust(width) if right else cell.ljust(width)
 
 
 def write_csv(document: ReportDocument) -> str:

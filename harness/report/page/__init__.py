@@ -33,7 +33,6 @@ from harness.report.figures import Figure, Place
 from harness.report.page.answer import encodable, html_text
 from harness.report.page.groups import DRAWS, WEIGHED, RankingData, group_id, group_record
 from harness.report.page.rows import (
-    SharedTexts,
     SharedValues,
     ShortParagraph,
     all_tariffs,
@@ -164,7 +163,7 @@ def page_content(source: PageSource) -> dict[str, Any]:
         "notes": [one_line(note) for note in source.notes],
         "rows": lines,
     }
-    return {**content, "texts": shared.all()}
+    return {**content, "texts": list(shared.texts)}
 
 
 def _unit(figure: Figure) -> str:
@@ -200,7 +199,7 @@ _AFTER = (
 )
 
 
-def _columns(table: Table, figures: Sequence[Figure], texts: SharedTexts) -> Iterator[dict[str, Any]]:
+def _columns(table: Table, figures: Sequence[Figure], texts: SharedValues) -> Iterator[dict[str, Any]]:
     """Yield the columns of the page's table, in its order."""
 
     def column(name: str, text: str, numeric: bool, known: str, told: str) -> dict[str, Any]:
@@ -224,7 +223,7 @@ def _columns(table: Table, figures: Sequence[Figure], texts: SharedTexts) -> Ite
         yield column(*parts)
 
 
-def _explained(table: Table, texts: SharedTexts) -> dict[str, Any]:
+def _explained(table: Table, texts: SharedValues) -> dict[str, Any]:
     """Return the texts on measures and causes, and the templates of a cost."""
 
     def column(name: str) -> list[ShortParagraph]:
@@ -261,7 +260,7 @@ _MACHINE_LABELS = {
 }
 
 
-def _machine(machine: Machine, texts: SharedTexts) -> list[tuple[str, int | None]]:
+def _machine(machine: Machine, texts: SharedValues) -> list[tuple[str, int | None]]:
     """Return the known facts of a machine: labels and numbers of texts."""
     facts = vars(machine) | {"gpu_models": ", ".join(map(str, machine.gpu_models))}
     known = {label: facts[name] for name, label in _MACHINE_LABELS.items() if facts[name] not in (None, "")}

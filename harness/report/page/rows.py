@@ -33,24 +33,37 @@ _PARTS = re.compile(r"(?<=[.:;]) ")
 ShortEstimate = list[float | int | None] | None
 
 
-@dataclass
-class SharedTexts:
-    """Texts that many rows share, each stored once; a row holds numbers.  Foreign ones pass through ``one_line``."""
+# Rows with the same need are priced on the same machine, with the same words.
+MachineNeed = tuple[str | None, int, int, int, int | None, str | None, ForeignText | None, bool, object]
 
-    numbers: dict[str, int] = field(default_factory=dict)
+
+@dataclass
+class SharedValues:
+    """Texts and other values that many rows share, each stored once; a row holds numbers.
+
+    Foreign texts pass through ``one_line``.
+    """
+
+    texts: dict[str, int] = field(default_factory=dict)
+    machines: dict[Machine, int] = field(default_factory=dict)
+    needs: dict[MachineNeed, Row] = field(default_factory=dict)
 
     def number(self, text: Text | None) -> int | None:
         """Return the number of a text; ``None`` for none."""
-        if text is None:
-            return None
-        return self.numbers.setdefault(one_line(text), len(self.numbers))
+        return None if text is None else self.texts.setdefault(one_line(text), len(self.texts))
 
-    def all(self) -> list[str]:
-        """Return the texts in the order of their numbers."""
-        return list(self.numbers)
+    def need(self, row: Row) -> int:
+        """Return the number of a row's machine need."""
+        wanted = machine_need(row)
+        self.needs.setdefault(wanted, row)
+        return list(self.needs).index(wanted)
+
+    def machine(self, machine: Machine | None) -> int | None:
+        """Return the number of the machine that measured a row."""
+        return None if machine is None else self.machines.setdefault(machine, len(self.machines))
 
 
-def short_estimate(item: Estimate | None, texts: SharedTexts, *, digits: int | None = None) -> ShortEstimate:
+def short_estimate(item: Estimate | None, texts: SharedValues, *, digits: int | None = None) -> ShortEstimate:
     """Return an estimate as a list without trailing nulls.
 
     Args:
@@ -67,7 +80,7 @@ def short_estimate(item: Estimate | None, texts: SharedTexts, *, digits: int | N
     return parts or None
 
 
-def short_paragraphs(paragraphs: Iterable[explain.Paragraph], texts: SharedTexts) -> list[ShortParagraph]:
+def short_paragraphs(paragraphs: Iterable[explain.Paragraph], texts: SharedValues) -> list[ShortParagraph]:
     """Return titled texts as numbers of shared parts, which spaces join."""
     return [
         [texts.number(title), *map(texts.number, _PARTS.split(one_line(text)) if text else ())]
@@ -82,10 +95,6 @@ def rounded(value: float | None, digits: int | None) -> float | int | None:
     if digits is not None:
         value = float(f"{value:.{digits - 1}e}")
     return int(value) if value == int(value) and abs(value) < 1e15 else value
-
-
-# Rows with the same need are priced on the same machine, with the same words.
-MachineNeed = tuple[str | None, int, int, int, int | None, str | None, ForeignText | None, bool, object]
 
 
 def all_tariffs(chosen: Tariff) -> tuple[Tariff, ...]:
@@ -112,7 +121,7 @@ def machine_need(row: Row) -> MachineNeed:
 
 
 def snapshot_records(
-    needs: dict[MachineNeed, Row], known: Sequence[Tariff], texts: SharedTexts
+    needs: dict[MachineNeed, Row], known: Sequence[Tariff], texts: SharedValues
 ) -> list[dict[str, Any]]:
     """Return each snapshot with the price of each need, in the order of ``needs``.
 
@@ -134,7 +143,7 @@ def snapshot_records(
     ]
 
 
-def _price_record(row: Row, tariff: Tariff, texts: SharedTexts) -> dict[str, Any]:
+def _price_record(row: Row, tariff: Tariff, texts: SharedValues) -> dict[str, Any]:
     price, note = row_pricing.choose_machine(row, tariff)
     placed: dict[str, Any] = {"note": texts.number(note)}
     if price is None:
@@ -156,24 +165,6 @@ def _price_record(row: Row, tariff: Tariff, texts: SharedTexts) -> dict[str, Any
 
 # Digits of figures that are only shown, and of a histogram's quantiles.
 _SHOWN_DIGITS, _QUANTILE_DIGITS = 5, 3
-
-
-@dataclass
-class SharedValues(SharedTexts):
-    """Values that rows share, each stored once and referred to by number."""
-
-    machines: dict[Machine, int] = field(default_factory=dict)
-    needs: dict[MachineNeed, Row] = field(default_factory=dict)
-
-    def need(self, row: Row) -> int:
-        """Return the number of a row's machine need."""
-        wanted = machine_need(row)
-        self.needs.setdefault(wanted, row)
-        return list(self.needs).index(wanted)
-
-    def machine(self, machine: Machine | None) -> int | None:
-        """Return the number of the machine that measured a row."""
-        return None if machine is None else self.machines.setdefault(machine, len(self.machines))
 
 
 def row_record(
@@ -230,7 +221,7 @@ def bill_facts() -> dict[str, Any]:
     }
 
 
-def _bill(row: Row, texts: SharedTexts) -> dict[str, Any]:
+def _bill(row: Row, texts: SharedValues) -> dict[str, Any]:
     """Return the facts of a row's bill: queries a second of one machine, and US$ at the opening prices.
 
     ``paid``: the cheapest offer that is paid by the query, and its US$ per million queries.
@@ -290,7 +281,7 @@ def _names(row: Row, place: int, shared: SharedValues) -> dict[str, Any]:
     }
 
 
-def _sweep(row: Row, texts: SharedTexts) -> list[int | None] | None:
+def _sweep(row: Row, texts: SharedValues) -> list[int | None] | None:
     """Return the swept system, its name in legends, the point's label and its curve, as texts."""
     if row.sweep is None:
         return None
@@ -315,7 +306,7 @@ def _at_one_dollar(row: Row) -> Row:
     return row_pricing.on_machine(row, whole, None)
 
 
-def _figures(row: Row, figures: Sequence[Figure], texts: SharedTexts) -> dict[str, ShortEstimate]:
+def _figures(row: Row, figures: Sequence[Figure], texts: SharedValues) -> dict[str, ShortEstimate]:
     """Return the figures of a row by their numbers, for people: a percentage is a percentage."""
     found: dict[str, ShortEstimate] = {}
     for number, figure in enumerate(figures):

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from harness.analysis.axes import group_rows
 from harness.analysis.leaderboard import LeaderboardQuery
 from harness.analysis.table import Table
-from harness.errors import UnknownName
 from harness.evaluation.per_query import PerQuery
 from harness.report.groups import group_words
 from harness.report.plots import KINDS, curves, foreign, load, order_flips, ranking, style
@@ -76,12 +75,7 @@ def plots_of(
         found: what rows are made of, by :attr:`harness.analysis.table.Row.per_query_key`; published rows have none.
         asked: how rows of any dataset are ranked.
         kinds: of :data:`harness.report.plots.KINDS`.
-
-    Raises:
-        UnknownName: the table has no such measure, or there is no such mode.
     """
-    if asked.measure not in table.measures:
-        raise UnknownName("measure", asked.measure, table.measures)
     groups = group_rows(table.rows)
     styles = style.system_styles([*(row.system for row in table.rows), *curves.families(table.rows)])
     words = group_words(groups)

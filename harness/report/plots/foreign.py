@@ -91,9 +91,7 @@ def draw_recall(source: str, dataset: str, points: Sequence[ForeignPoint]) -> Fi
         best = _best(of_system)
         axes.plot([each.recall for each in best], [each.queries_per_s for each in best], linewidth=1.2, **look.line)
     style.set_number_axis(axes.yaxis, [point.queries_per_s for point in points])
-    axes.set_xlabel("recall")
-    axes.set_ylabel("queries a second")
-    style.add_grid(axes)
+    style.label_axes(axes, "recall", "queries a second")
     return figure
 
 

@@ -73,8 +73,6 @@ def _draw_panel(panel: Axes, distances: Mapping[str, Distance], values: Values, 
             continue
         look: dict[str, Any] = {**frame.styles[name].mark, "markersize": 6, "elinewidth": 0.9, "capsize": 2}
         panel.errorbar([x], [figure.value], yerr=style.bars_of([figure]), **look)
-    panel.set_xlabel(style.plain_text(measure))
-    panel.set_ylabel("distance")
     style.set_number_axis(panel.yaxis, [each.figure.value for each in distances.values() if each.figure.value])
     panel.margins(x=0.1, y=0.12)
-    style.add_grid(panel)
+    style.label_axes(panel, measure, "distance")

@@ -56,7 +56,7 @@ def draw(found: History, group: tuple[str, str, str], numbers: Sequence[int]) ->
         axes.plot(places, heights, **look.line, linewidth=1.2)
         bars = {**look.mark, "markersize": 5, "capsize": 2, "elinewidth": 0.8, "gid": style.plain_text(names[number])}
         axes.errorbar(places, heights, yerr=style.bars_of(estimates), **bars)
-        for at in found.changes[number] if found.changes is not None else ():
+        for at in found.changes_of(number):
             axes.axvline(place[points[at].label], color=look.colour, linestyle=":", linewidth=1.2, zorder=1)
     style.set_number_axis(axes.yaxis, values)
     step = max(1, -(-len(labels) // _MOST_LABELS))

@@ -37,7 +37,7 @@ def draw(of: GroupAtSize, report: SizeReport) -> Drawn:
         f"Open: predicted at {report.documents:,} documents, with 95 % intervals. Dotted: the memory of the profile,"
         " and the size at which a system outgrows it.",
     )
-    frame = Frame(f"Size: {of.group.dataset} {of.group.scenario} {of.group.profile}", notes, looks)
+    frame = Frame(f"Size: {of.name}", notes, looks)
     entries = style.system_entries(names, frame, dashed=set(names))
     figure = style.framed_figure(frame, 3.0, entries, columns=3)
     costs, memories = figure.subplots(1, 2)
@@ -63,9 +63,7 @@ def draw(of: GroupAtSize, report: SizeReport) -> Drawn:
         axes.xaxis.set_major_formatter(lambda size, _: brief(size))
         style.set_number_axis(axes.yaxis, heights)
         axes.tick_params(axis="x", labelsize=7)
-        axes.set_xlabel("documents")
-        axes.set_ylabel(label)
-        style.add_grid(axes)
+        style.label_axes(axes, "documents", label)
     _draw_limit(memories, of, looks, report.documents)
     return figure
 

@@ -70,9 +70,7 @@ def draw_load(rows: Sequence[Row], frame: Frame, label: str) -> Figure:
         axes.axhline(target_s * 1e3, color=style.GREY, linewidth=0.9, linestyle=(0, (4, 3)), zorder=1, gid="the target")
     style.set_number_axis(axes.xaxis, [point.queries_per_s for point in points])
     style.set_number_axis(axes.yaxis, [point.latency_s * 1e3 for point in points])
-    axes.set_xlabel("queries a second")
-    axes.set_ylabel(label)
-    style.add_grid(axes)
+    style.label_axes(axes, "queries a second", label)
     return figure
 
 

@@ -118,9 +118,7 @@ def draw_measure(made: DatasetPositions, systems: Sequence[SystemByPosition], fr
     axes.set_xticks(range(0, end + 1, made.width * -(-end // (made.width * 10))))
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.set_ylim(bottom=0)
-    axes.set_xlabel("the passage starts at token")
-    axes.set_ylabel(style.plain_text(f"{made.measure}"))
-    style.add_grid(axes)
+    style.label_axes(axes, "the passage starts at token", f"{made.measure}")
     return figure
 
 

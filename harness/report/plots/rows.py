@@ -92,9 +92,7 @@ def draw_accuracy(
     style.set_number_axis(axes.xaxis, [at[0] for at in middles])
     style.set_number_axis(axes.yaxis, [at[1] for at in middles], from_zero=False)
     axes.margins(x=0.08, y=0.12)
-    axes.set_xlabel(style.plain_text(label))
-    axes.set_ylabel(style.plain_text(accuracy_label))
-    style.add_grid(axes)
+    style.label_axes(axes, label, accuracy_label)
     _label_points(figure, axes, points, middles)
     return figure
 
@@ -273,10 +271,8 @@ def draw_instances(rows: Sequence[Row], frame: Frame, cost_label: str) -> Figure
     labels = style.short_names(name for _, name in types)
     axes.set_yticks(range(len(types)), [f"{labels[name]} ({usd:g})" for usd, name in types])
     axes.set_ylim(len(types) - 0.4, -0.6)
-    axes.set_ylabel("instance type (US$ per hour)")
     style.set_number_axis(axes.xaxis, [style.known(COST.read(row)) for row in rows])
-    axes.set_xlabel(style.plain_text(cost_label))
-    style.add_grid(axes)
+    style.label_axes(axes, cost_label, "instance type (US$ per hour)")
     return figure
 
 

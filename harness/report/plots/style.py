@@ -348,6 +348,13 @@ def set_number_axis(axis: Any, values: Iterable[float], *, from_zero: bool = Tru
     return wide
 
 
+def label_axes(axes: Axes, across: str, up: str) -> None:
+    """Name both axes, and draw the grid."""
+    axes.set_xlabel(plain_text(across))
+    axes.set_ylabel(plain_text(up))
+    add_grid(axes)
+
+
 def add_grid(axes: Axes, which: Any = "both") -> None:
     """Draw faint lines, and no box."""
     axes.grid(axis=which, color="#dddddd", linewidth=0.6)

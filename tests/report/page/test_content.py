@@ -17,7 +17,7 @@ from harness.estimate import Estimate
 from harness.report import page as pages
 from harness.report.document import Grid, Section
 from harness.report.page.answer import answer_html
-from harness.report.page.rows import SharedTexts, rounded, short_estimate
+from harness.report.page.rows import SharedValues, rounded, short_estimate
 from tests.report.page import made
 
 FOLDER = Path(harness.__file__).parent / "report" / "page"
@@ -105,12 +105,12 @@ def test_five_hundred_rows_stay_below_five_megabytes_and_give_the_same_bytes() -
 
 
 def test_figures_are_rounded_to_their_significant_digits() -> None:
-    texts = SharedTexts()
+    texts = SharedValues()
     assert short_estimate(Estimate(1.5), texts) == [1.5]
     assert short_estimate(Estimate(0.123456789, 0.1, 0.2), texts, digits=3) == [0.123, 0.1, 0.2]
     assert short_estimate(Estimate(None, reason="why"), texts) == [None, None, None, 0]
     assert short_estimate(Estimate(None), texts) is None
-    assert texts.all() == ["why"]
+    assert list(texts.texts) == ["why"]
     assert [rounded(value, 3) for value in (1234567.0, 2.0, None)] == [1230000, 2, None]
 
 
