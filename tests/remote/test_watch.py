@@ -142,7 +142,7 @@ class Scene:
     written: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.work._connections.clock = self.clock
+        self.work.connections.clock = self.clock
 
     def watch(self, *parts: PlannedPart, **terms: Any) -> RunWatch:
         run = RemoteRun("s-1", "fake", "s", "r", "o", parts)

@@ -185,12 +185,12 @@ class Flaky(Objects):
         return super().put_new(name, content)
 
     def below(self, *names: str) -> Flaky:
-        return type(self)(self._connections, self.place.below(*names))
+        return type(self)(self.connections, self.place.below(*names))
 
 
 def flaky(work: Objects, writes: int) -> Objects:
     made = type("Flaky", (Flaky,), {"failing": writes, "tried": 0})
-    return made(work._connections, work.place)
+    return made(work.connections, work.place)
 
 
 @pytest.mark.parametrize("failing", [1, 2, 5, 9])

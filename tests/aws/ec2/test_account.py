@@ -97,7 +97,7 @@ def owner(region: str = REGION) -> str:
 def start(region: str = REGION, owned_by: str | None = None, profile: str | None = None) -> str:
     client = boto3.client("ec2", region_name=region)
     marks = [{"Key": clients.OWNER, "Value": owned_by or owner(region)}, {"Key": clients.RUN, "Value": "r"}]
-    image = regions.ami(Connections(region), region, "al2023", "x86_64", False).image_id
+    image = regions.ami(Connections(region), "al2023", "x86_64", False).image_id
     answer = client.run_instances(
         ImageId=image,
         InstanceType="m6i.large",

@@ -44,7 +44,7 @@ class Account:
         found = account.find(connections, WORK)
         assert found is not None
         self.made = found
-        self.image = regions.ami(connections, REGION, "al2023", "x86_64", False).image_id
+        self.image = regions.ami(connections, "al2023", "x86_64", False).image_id
         self._looked = 0
 
     def client(self, service: str, key: str) -> Any:

@@ -43,7 +43,7 @@ def start(count: int = 1, *, after_s: float | str | None = 600, owner: str | Non
         expiry = at.strftime("%Y-%m-%dT%H:%M:%SZ")
     marks = {key: value for key, value in ((clients.EXPIRY, expiry), (clients.OWNER, owner)) if value}
     answer = client.run_instances(
-        ImageId=regions.ami(Connections(REGION), REGION, "al2023", "x86_64", False).image_id,
+        ImageId=regions.ami(Connections(REGION), "al2023", "x86_64", False).image_id,
         InstanceType="m6i.large",
         MinCount=count,
         MaxCount=count,
