@@ -99,8 +99,8 @@ def row_paragraphs(row: Row, traffic: Traffic = bill.USUAL) -> Iterator[Paragrap
 def _other_figures(row: Row) -> Iterator[Paragraph]:
     """Yield the figures that no other paragraph tells."""
     for figure in row_figures.untold():
-        if figure.is_of((row,)):
-            item = figure.estimate(row)
+        item = figure.estimate(row)
+        if figure.applies(row) and not (figure.optional and item.value is None):
             known = f"{figure.written(item)} {figure.unit}".rstrip() if item.value is not None else str(item.reason)
             yield figure.title, f"{known}: {_sentence(figure.meaning)} {figure.method}".rstrip()
 

@@ -1,6 +1,6 @@
 """The figures of a row: each has one entry, from which every table, file, page and text takes what it shows.
 
-CSV and data frames, the first screen, the wide table (Markdown, LaTeX), the page, ``harness explain`` and
+CSV and data frames, the first screen, the wide table (Markdown, LaTeX), the page, repricing, ``harness explain`` and
 docs/reference/columns.md select from these entries.  :mod:`harness.report.row_figures` holds them.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
@@ -200,10 +200,6 @@ class Figure:
         """Return the value of a row as a number; ``None``: it is missing, or no number."""
         found = self.value(row)
         return float(found) if isinstance(found, int | float) else None
-
-    def is_of(self, rows: Sequence[Row]) -> bool:
-        """Return whether rows have the figure's column: some may have it, and an optional one has a value."""
-        return any(map(self.applies, rows)) and not (self.optional and all(self.value(row) is None for row in rows))
 
     def only(self, applies: Callable[[Row], bool]) -> Figure:
         """Return the figure for one kind of row."""

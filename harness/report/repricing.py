@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from operator import attrgetter
 
+from harness.analysis import row_pricing
 from harness.analysis.reprice import (
     CHEAPEST,
     METERED,
@@ -44,7 +45,7 @@ from harness.report.document import (
 from harness.report.figures import Figure
 from harness.report.groups import group_words
 from harness.report.main_table import name_columns, profile_column
-from harness.report.row_figures import THROUGHPUT, all_columns, carbon_cell, priced_from
+from harness.report.row_figures import THROUGHPUT, all_columns, carbon_cell, priced_by_hour, priced_from
 
 # Version of the JSON and CSV.
 REPRICE_VERSION = 1
@@ -133,6 +134,13 @@ def _rows(repricing: Repricing, notes: Footnotes) -> Grid:
 
         return cell
 
+    def priced_at(figure: Figure, heading: str, way: str) -> GridColumn[RowChange]:
+        return (
+            f"{figure.title}, {heading}",
+            True,
+            lambda change: figure.written(figure.estimate(_on_machine(change, way))),
+        )
+
     def fact(figure: Figure) -> GridColumn[RowChange]:
         plain = replace(figure, bounds="", header="")
         return plain.wide_header, True, lambda change: plain.written(plain.estimate(change.row))
@@ -159,12 +167,27 @@ def _rows(repricing: Repricing, notes: Footnotes) -> Grid:
         (f"cheapest type {now} (US$/h)", False, instance("cheapest")),
         (f"US$ (interval), cheapest {now}", True, cost("cheapest")),
         ("change, cheapest types", True, lambda change: _percent(*change.pairs[CHEAPEST])),
+        *(
+            priced_at(figure, heading, way)
+            for figure in priced_by_hour()
+            for heading, way in _headings(before, now, moved=moved)
+        ),
         ("rank: same instance, cheapest types", False, _ranks),
         *(column for each in _other_ways(repricing) for column in _other_columns(*each)),
         *_carbon_columns(repricing),
         ("validity", False, lambda change: change.row.validity.value),
     ]
     return grid_of(changes, columns, caption=caption, keys=len(keys) + 1)
+
+
+def _headings(before: str, now: str, *, moved: bool) -> list[tuple[str, str]]:
+    """Return the headings of the ways of a change."""
+    return [
+        (before, "before"),
+        (f"same instance {now}", "same"),
+        *([(f"cheapest {before}", "cheapest_before")] if moved else []),
+        (f"cheapest {now}", "cheapest"),
+    ]
 
 
 def _other_ways(repricing: Repricing) -> list[tuple[str, str, tuple[str, ...]]]:
@@ -284,7 +307,18 @@ def _csv_prices(way: str, date: str) -> list[tuple[str, Callable[[RowChange], Va
         (f"{way}_usd_per_million_queries_high", attrgetter(f"{way}.cost.high")),
         (f"{way}_rank", attrgetter(f"{way}.rank")),
         (f"{way}_note", lambda change: priced(change).note or priced(change).cost.reason),
+        *((f"{way}_{figure.name}", _read_priced(figure, way)) for figure in priced_by_hour()),
     ]
+
+
+def _read_priced(figure: Figure, way: str) -> Callable[[RowChange], Value]:
+    return lambda change: figure.value(_on_machine(change, way))
+
+
+def _on_machine(change: RowChange, way: str) -> Row:
+    """Return a change's row with the machine of one way."""
+    priced: PricedRow = getattr(change, way)
+    return row_pricing.on_machine(change.row, priced.price, priced.note)
 
 
 def _csv_other(way: str, date: str) -> list[tuple[str, Callable[[RowChange], Value]]]:

@@ -523,7 +523,9 @@ def table_figures(table: Table, place: Place) -> tuple[Figure, ...]:
         figure
         for name in _OF_PEOPLE
         for figure in blocks.get(name, ())
-        if place in figure.places and figure.is_of(table.rows)
+        if place in figure.places
+        and any(map(figure.applies, table.rows))
+        and not (figure.optional and all(figure.value(row) is None for row in table.rows))
     )
 
 
@@ -576,6 +578,11 @@ def work(row: Row) -> tuple[Figure, ...]:
 def untold() -> tuple[Figure, ...]:
     """Return the figures that have a paragraph of their own in an explanation of a row."""
     return tuple(each for each in every_fixed() if Place.EXPLAIN in each.places and not each.told)
+
+
+def priced_by_hour() -> tuple[Figure, ...]:
+    """Return the figures that the price of an instance's hour multiplies, besides the costs that a repricing ranks."""
+    return tuple(each for each in every_fixed() if each.prices is Prices.HOUR and each.told != _TOLD_COST)
 
 
 def priced_from(measures: Sequence[str]) -> tuple[Figure, ...]:

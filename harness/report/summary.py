@@ -217,7 +217,8 @@ def _chosen(table: Table, measures: Sequence[str], escape: Escape, view: Summary
         for column in columns.values()
         if (Place.FIRST in column.places or column.alias == view.currency.column)
         and column.alias not in left_out
-        and column.is_of(table.rows)
+        and any(map(column.applies, table.rows))
+        and not (column.optional and all(column.value(row) is None for row in table.rows))
     )
 
 

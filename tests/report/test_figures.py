@@ -10,16 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from harness.analysis import row_pricing
+from harness.analysis import reprice, row_pricing
 from harness.analysis.table import Price, Row, Table
 from harness.estimate import Estimate
 from harness.pricing import prices
-from harness.report import explain, render, row_figures
+from harness.report import explain, render, row_figures, writers
 from harness.report import page as pages
 from harness.report.export import rows_frame
 from harness.report.figures import EVERYWHERE, Figure, Place, Prices
 from harness.report.page import PageSource
 from harness.report.page.groups import RankingData
+from harness.report.repricing import repricing_document
 from harness.report.summary import SummaryView, summary_section
 from scripts.docs import generate
 from tests.support import sample_records
@@ -97,6 +98,18 @@ def test_added_figure_is_explained(priced: Table) -> None:
     assert dict(explain.row_paragraphs(priced.rows[0]))["usd per month"] == (
         f"{usd} US$: Price of a month of the row's instance."
     )
+
+
+@pytest.mark.usefixtures("registered")
+def test_added_figure_of_prices_is_repriced_at_both_dates(measured: Table) -> None:
+    tariff = row_pricing.tariff(prices.snapshot())
+    dearer = tuple((instance, usd * 2) for instance, usd in tariff.snapshot.prices)
+    later = dataclasses.replace(tariff.snapshot, prices=dearer)
+    document = repricing_document(reprice.compare(measured, tariff, row_pricing.tariff(later)))
+    (line, _) = csv.DictReader(io.StringIO(writers.write(document, "csv")))
+    before, same = float(line["before_usd_per_month"]), float(line["same_usd_per_month"])
+    assert before == float(line["before_price_usd_per_hour"]) * HOURS and same == pytest.approx(2 * before)
+    assert "usd per month, same instance" in writers.write(document, "md")
 
 
 @pytest.mark.parametrize("in_table", [False, True])
