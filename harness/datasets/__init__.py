@@ -188,7 +188,7 @@ def _whole(location: DatasetLocation) -> Path | IrDataset:
 
 
 def licence(location: DatasetLocation) -> DatasetFacts:
-    """Return a dataset's licence and attribution by its ``dataset.toml``; MS MARCO's and XOR-TyDi's are known.
+    """Return a dataset's licence and attribution by its ``dataset.toml``, else by its format.
 
     Raises:
         FileError: ``dataset.toml`` cannot be read.
@@ -197,11 +197,9 @@ def licence(location: DatasetLocation) -> DatasetFacts:
     if isinstance(location, IrDataset):
         return MS_MARCO if location.name.startswith("msmarco") else DatasetFacts()
     folder = _split(location)[0]
-    form = _formats.name_of(folder)
-    if form == msmarco.FORMAT.name:
-        return MS_MARCO
     facts = _facts(folder)
-    return XOR_TYDI if facts.licence is None and form == xor_tydi.FORMAT.name else facts
+    known = {msmarco.FORMAT.name: MS_MARCO, xor_tydi.FORMAT.name: XOR_TYDI}
+    return facts if facts.licence else known.get(_formats.name_of(folder), facts)
 
 
 def _facts(folder: Path) -> DatasetFacts:

@@ -91,8 +91,9 @@ class _Estimator:
             by_cell.setdefault(job.cell, []).append(job)
         for cell, state in states(jobs):
             left = [job for job in by_cell[cell] if not job.done]
-            timing = sum((self._model.job(job.spec) for job in left), _NOTHING)
-            built = not left or not self.launcher.needs_indexes or self.options.has_index(left[0].spec.index_key)
+            able = [job for job in left if not job.cannot]
+            timing = sum((self._model.job(job.spec) for job in able), _NOTHING)
+            built = not able or not self.launcher.needs_indexes or self.options.has_index(able[0].spec.index_key)
             build = _NOTHING if built else self._build(cell, self.inputs.builder(cell))
             yield self._cell_plan(cell, state, len(by_cell[cell]), len(left), timing, build)
 
@@ -105,8 +106,8 @@ class _Estimator:
                 known = corpus.whole.queries if protocol.unjudged else corpus.whole.judged
                 sample_size = min(sample_size, len(known))
             passes = protocol.trials_a_job * {"server": PROBES, "mixed": TRIALS}.get(cell.scenario, 1)
-            queries = protocol.warmup_queries + sample_size * passes + 2 * protocol.repeats
-            jobs = 1 if cell.system in NULL_SYSTEMS else protocol.jobs
+            queries = protocol.warmup_queries + sample_size * passes + 2 * protocol.repeats_in(cell.scenario)
+            jobs = self.inputs.suite.jobs_of(cell.system)
             timing = sum((self._model.search(cell, queries) for _ in range(jobs)), _NOTHING)
             build = self._build(cell, self.inputs.building(cell.system)) if self.launcher.needs_indexes else _NOTHING
             plan = self._cell_plan(cell, _NOT_MADE if corpus else _NO_DATA, jobs, jobs, timing, build)

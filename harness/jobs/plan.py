@@ -20,7 +20,7 @@ from harness.launch.base import Launcher
 from harness.launch.images.systems import System
 from harness.results import attempts
 from harness.results.reader import MOST_REPETITION, stored_jobs
-from harness.results.schema import NULL_SYSTEMS, Cell, Result, ResultSpec, job_key
+from harness.results.schema import Cell, Result, ResultSpec, job_key
 
 # The recipe of a job that cannot be run at all.
 NO_RECIPE = "none"
@@ -294,8 +294,8 @@ def _spec(inputs: Inputs, cell: Cell, isolation: str, recipes: Mapping[str, str]
         warmup_queries=len(sample.warmup),
         warmup_cap=protocol.warmup_cap,
         trials=TRIALS if cell.scenario == "mixed" else protocol.trials_a_job,
-        jobs=1 if cell.system in NULL_SYSTEMS and cell.system not in suite.systems else protocol.jobs,
-        repeats=protocol.repeats if cell.scenario == "single_stream" else 0,
+        jobs=suite.jobs_of(cell.system),
+        repeats=protocol.repeats_in(cell.scenario),
         scenario_params=suite.scenario_params(cell.scenario),
         result_cache=system.result_cache,
         k=protocol.k,

@@ -28,6 +28,7 @@ from harness.results.reader import names_folder
 from harness.results.schema import (
     NULL_SERVICE,
     NULL_SYSTEM,
+    NULL_SYSTEMS,
     Cell,
     SweepPoint,
     base_system,
@@ -339,6 +340,10 @@ class Suite(ConfigModel):
         """Return the expected outcome of a cell."""
         declared = {(entry.system, entry.profile): entry.outcome for entry in self.expect}
         return declared.get((system, profile), Outcome.OK)
+
+    def jobs_of(self, system: str) -> int:
+        """Return the number of jobs of a system's cells: one of a null system that the suite does not name."""
+        return 1 if system in NULL_SYSTEMS and system not in self.systems else self.protocol.jobs
 
 
 def load(path: Path) -> Suite:

@@ -71,3 +71,7 @@ class SuiteProtocol(ConfigModel):
     def trials_a_job(self) -> int:
         """Return the number of timed passes in each job."""
         return self.trials // self.jobs
+
+    def repeats_in(self, scenario: str) -> int:
+        """Return the number of queries that a job asks twice in a row: only one query at a time shows a cache."""
+        return self.repeats if scenario == "single_stream" else 0

@@ -190,11 +190,7 @@ def test_stored_jobs_count_as_done_without_an_engine(
         raise EngineError("no engine")
 
     if apart:
-
-        def search_apart(system: System, *, search: bool) -> System:
-            return system.model_copy(update={"search_only": search})
-
-        monkeypatch.setattr(System, "_set_packages", search_apart)
+        monkeypatch.setattr(System, "_needs_search_only", lambda _: True)
     bench.suite(profiles=["cpu1-mem1", "cpu1-mem4"])
     harness("run", "test-suite.toml", "--launcher", "fake", "--only", "cpu1-mem4")
     monkeypatch.setattr(FakeLauncher, "find", refuse)
@@ -247,6 +243,24 @@ def test_plan_makes_no_corpus_of_another_size_and_foresees_disk_and_memory(
     assert "- 3 of 3 jobs done" in again and "memory:" not in again and "disk:" not in again
     shutil.rmtree(bench.cache / "corpora")
     assert "- 3 of 3 jobs done" in harness(*FAKE).stdout, "corpora of stored results are made again"
+
+
+@pytest.mark.slow
+def test_cells_without_their_data_take_the_time_of_those_with_it(harness: Call, bench: Bench) -> None:
+    systems, datasets = ["planted", "null"], ["./tiny", "./tiny@8"]
+    bench.suite(protocol(3, repeats=4), systems=systems, datasets=datasets, scenarios=["single_stream", "offline"])
+    cells = json.loads(harness(*FAKE, "--format", "json").stdout)["cells"]
+    times = {(cell["system"], cell["scenario"], cell["dataset"]): cell["timing_s"] for cell in cells}
+    assert len(times) == 8
+    for (system, scenario, _), time_s in times.items():
+        assert time_s == times[system, scenario, "tiny"], "offline repeats no query, and a named null has 3 jobs"
+
+
+def test_jobs_that_cannot_run_here_take_no_time(harness: Call, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.suite()
+    monkeypatch.setattr(FakeLauncher, "cannot", lambda *_: "this host has 2 CPUs")
+    (cell,) = json.loads(harness(*FAKE, "--format", "json").stdout)["cells"]
+    assert (cell["timing_s"], cell["build_s"]) == (0, 0)
 
 
 def test_a_size_of_a_dataset_without_its_files_is_named_with_all_else_that_is_missing(

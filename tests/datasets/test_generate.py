@@ -397,6 +397,8 @@ def test_unknown_and_restricted_licences_are_named(tmp_path: Path, cache: Path, 
     for name in ("collection.tsv", "queries.dev.tsv", "qrels.dev.tsv"):
         (tmp_path / "marco" / name).write_text("1\tx\n")
     assert "non-commercial" in str(datasets.licence(tmp_path / "marco#dev").licence)
+    (tmp_path / "marco" / "dataset.toml").write_text('licence = "CC0"\n')
+    assert datasets.licence(tmp_path / "marco#dev").licence == "CC0", "its own word counts, in any format"
     assert "non-commercial" in str(datasets.licence(datasets.IrDataset("msmarco-passage/dev/small")).licence)
 
 
