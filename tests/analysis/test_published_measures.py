@@ -221,7 +221,8 @@ def test_commands_show_measures_and_refuse_costs(folder: Path) -> None:
     assert "no cost: published without hardware" in call("leaderboard", where, "--dataset", "far-relevant").stderr
     ranked = call("leaderboard", where, "--dataset", "msmarco-doc-dev", "--rank-by", "accuracy").stdout
     assert "|    1 | PARADE Transf-RAND-L2 ELECTRA | 43.3 |" in ranked
-    assert "of latency and cost, which this paper does not print" in call("report", where, "--format", "png").stderr
+    drawn = call("report", where, "--format", "png", "-o", str(folder / "pictures"))
+    assert "of latency and cost, which this paper does not print" in drawn.stderr
     page = folder.parent / "page.html"
     call("report", where, "--format", "html", "-o", str(page))
     assert "<td" in page.read_text() and "gains more over its FirstP than PARADE Attn: 5 %." in page.read_text()
