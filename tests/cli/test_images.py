@@ -92,7 +92,7 @@ def test_platform_is_passed_by_its_engine_name(bench: Bench, monkeypatch: pytest
     options: list[object] = []
 
     def ensure(builder: ImageBuilder, _system: System) -> Image:
-        options.append(builder._platform)
+        options.append(builder.platform)
         return Image("tag", "recipe", "sha256:00", 1, "driver", "linux/arm64")
 
     monkeypatch.setattr(ImageBuilder, "ensure_engine", ensure)

@@ -23,7 +23,7 @@ from harness.launch import container as module
 from harness.launch import cpu_placement
 from harness.launch.base import LaunchEnd, LaunchRequest, Limits, Prepared, StopReason
 from harness.launch.docker import DockerLauncher
-from harness.launch.monitor import instructions
+from harness.launch.monitor import instructions, traces
 from harness.progress import Progress, silent
 from harness.results.reader import read_jobs
 from harness.results.schema import Counters
@@ -115,6 +115,7 @@ def test_job_is_placed_checked_between_trials_and_counted(
     monkeypatch.delenv("HARNESS_CPU_LEASES", raising=False)  # tests beside this one may hold all CPUs
     # In place of instructions the kernel counts nanoseconds, which it does on every machine.
     monkeypatch.setattr(instructions, "_INSTRUCTIONS", (1, 1))
+    monkeypatch.setattr(traces, "_LEAST_SLACK_NS", 10**10)  # tests beside this one delay the readings
     bench.plant("slow", service_s=0.1)
     launcher = DockerLauncher(bench.cache)
     bench.run(launcher, bench.suite(systems=["slow"]))
