@@ -46,7 +46,7 @@ images: ready
 test: ready
 	scripts/with-engine scripts/test
 
-# The tests that take little and need no engine, no browser and no server: 45 seconds.
+# The tests that take little and need no engine, no browser and no server: half a minute to a minute.
 quick: .venv/ready
 	scripts/test quick
 

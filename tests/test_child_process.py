@@ -38,6 +38,7 @@ def test_child_sees_the_variables_of_its_kind_alone(needs: tuple[str, ...], seen
     assert variables["OWN"] == "x" and "PATH" in variables
 
 
+@pytest.mark.slow
 def test_hub_and_pip_and_apt_run_without_foreign_secrets(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Put a program that writes its environment down in the place of each."""
     seen: list[set[str]] = []

@@ -266,6 +266,7 @@ def test_walk_raises_oserror_if_a_path_is_too_long(tmp_path: Path) -> None:
     filesystem.remove_tree(tmp_path / LONG)
 
 
+@pytest.mark.slow
 def test_lock_excludes_its_name_only(tmp_path: Path) -> None:
     order: list[str] = []
     started = threading.Event()
@@ -287,6 +288,7 @@ def test_lock_excludes_its_name_only(tmp_path: Path) -> None:
     assert order == ["another", "first", "second"]
 
 
+@pytest.mark.slow
 def test_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
     lines = "import sys, time; from pathlib import Path; from harness import filesystem\n"
     lines += "with filesystem.cache_lock(Path(sys.argv[1]), 'a'):\n    print('held', flush=True)\n    time.sleep(600)\n"
@@ -340,6 +342,7 @@ def test_process_is_not_dead_if_invisible(monkeypatch: pytest.MonkeyPatch) -> No
     assert not filesystem.has_died(named(pid=4194303)), "/proc numbers the processes of another namespace"
 
 
+@pytest.mark.slow
 def test_process_in_another_pid_namespace_has_another_name() -> None:
     say = [sys.executable, "-c", "from harness.filesystem import this_process; print(this_process())"]
     unshared = ["unshare", "--pid", "--fork", "--mount-proc", *say]

@@ -176,6 +176,7 @@ def _spoilt(text: str, path: tuple[Any, ...], *, key: bool) -> bytes:
     return json.dumps(raw).encode()
 
 
+@pytest.mark.slow
 def test_a_result_with_a_control_character_is_refused_or_marked_as_foreign() -> None:
     result = sample_records.result(
         detail="text",

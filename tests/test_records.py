@@ -114,6 +114,7 @@ def test_outcomes_have_their_words() -> None:
     assert [outcome.value for outcome in Outcome] == words
 
 
+@pytest.mark.slow
 def test_driver_imports_the_standard_library_alone() -> None:
     code = "import sys, harness.driver.driver; print(*{name.partition('.')[0] for name in sys.modules})"
     done = subprocess.run([sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {ROOT!r}); {code}"],

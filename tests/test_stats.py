@@ -119,6 +119,7 @@ def test_proportion_is_scipys_exact_interval() -> None:
         assert (found.low, found.high) == pytest.approx((theirs.low, theirs.high))
 
 
+@pytest.mark.slow
 def test_interval_covers_the_true_mean() -> None:
     rng = np.random.default_rng(42)
     repetitions, true_mean = 200, math.exp(0.5 * 0.6**2)
@@ -309,6 +310,7 @@ def crossed_latencies(rng: np.random.Generator, queries: int, jobs: int, trials:
     return 100 + query + job + trial + rng.normal(0, deviations["residual"], (queries, jobs * trials))
 
 
+@pytest.mark.slow
 def test_variance_components_are_unbiased() -> None:
     rng = np.random.default_rng(9)
     truth = {"query": 3.0, "job": 1.0, "trial": 0.5, "residual": 0.8}
@@ -321,6 +323,7 @@ def test_variance_components_are_unbiased() -> None:
         assert np.mean(squares[name]) == pytest.approx(deviation**2, rel=0.06), name
 
 
+@pytest.mark.slow
 def test_query_variance_excludes_the_residual() -> None:
     rng = np.random.default_rng(4)
     truth = {"query": 0.5, "job": 0.0, "trial": 0.0, "residual": 2.0}

@@ -83,6 +83,7 @@ def test_jobs_of_a_cell_form_one_row(interleaved: Interleaved, snapshot: Snapsho
     assert build_table(reversed(jobs), snapshot=snapshot).rows == (row,)
 
 
+@pytest.mark.slow
 def test_cpu_time_of_a_query_is_the_counted_time_less_that_of_the_null_system(
     interleaved: Interleaved, make: Maker, snapshot: Snapshot
 ) -> None:

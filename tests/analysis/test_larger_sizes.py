@@ -191,6 +191,7 @@ def test_the_answer_names_systems_that_were_measured_at_fewer_documents(priced: 
     assert "measured up to 300,000 (short: 100,000)\n" in text
 
 
+@pytest.mark.slow
 def test_a_bill_at_more_documents_has_the_predicted_row_of_each_system(priced: Callable[[Row], Row]) -> None:
     failing = rows_of("fails", lambda n: linear(n) * (5 if n > 200_000 else 1), flat)
     rows = [priced(row) for row in (*rows_of("grows", linear, growing), *failing)]

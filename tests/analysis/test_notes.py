@@ -23,6 +23,7 @@ def notes_with(jobs: list[FakeJob], snapshot: Snapshot, word: str) -> list[str]:
     return [note for note in build_table(jobs, snapshot=snapshot).notes if word in note]
 
 
+@pytest.mark.slow
 def test_incomparable_rows_have_a_note(make: Maker, snapshot: Snapshot) -> None:
     def warnings(table: Table) -> list[str]:
         return [note for note in table.notes if "do not compare" in note]
@@ -77,6 +78,7 @@ def test_doubtful_or_failed_null_system_has_a_note(make: Maker, snapshot: Snapsh
     assert [item.outcome for item in table.overhead] == [Outcome.OK, Outcome.CRASH]
 
 
+@pytest.mark.slow
 def test_null_system_on_many_profiles_has_notes_that_none_cuts(make: Maker, snapshot: Snapshot) -> None:
     nulls = [make(cell=replace(NULL, profile=f"cpu1-mem{n}")) for n in range(9)]
     told = [note for note in build_table([make(), *nulls], snapshot=snapshot).notes if note.startswith("null ")]

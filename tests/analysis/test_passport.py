@@ -93,6 +93,7 @@ def test_entries_of_others_are_left_out(results: Path, tmp_path: Path) -> None:
     assert not passport.is_in(results) and not passport.is_in(tmp_path / "nowhere")
 
 
+@pytest.mark.slow
 def test_a_changed_figure_breaks_the_seal(results: Path, tmp_path: Path) -> None:
     raw = entry(results)
     raw["harness"]["figures"]["latency_mean_ms"] = 0.001
@@ -117,6 +118,7 @@ def test_another_file_is_refused_in_a_line(tmp_path: Path, text: str, said: str)
         passport.read(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -133,6 +135,7 @@ def test_a_wrong_field_is_named(results: Path, tmp_path: Path, changes: dict[str
         passport.read(put(tmp_path / "wrong.yaml", sealed(raw)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -147,12 +150,14 @@ def test_some_rows_have_no_passport(results: Path, changes: dict[str, Any], said
         entry(results, **changes)
 
 
+@pytest.mark.slow
 def test_a_passport_has_no_passport(results: Path, tmp_path: Path) -> None:
     (row,) = priced(put(tmp_path / "bm25.yaml", entry(results)))
     with pytest.raises(UsageError, match="was not measured here"):
         passport.of_row(row, next(iter(reader.read_jobs(results))), "RR@10", Hub())
 
 
+@pytest.mark.slow
 def test_doubts_go_along(results: Path, tmp_path: Path) -> None:
     finding = Finding(Cause.FOREIGN_CPU, Validity.NOISY, "other work took 8 % of the CPUs")
     made = entry(results, validity=Validity.NOISY, findings=(finding,))
@@ -160,12 +165,14 @@ def test_doubts_go_along(results: Path, tmp_path: Path) -> None:
     assert (row.validity, row.findings[0].text) == (Validity.NOISY, "foreign cpu, as the passport says")
 
 
+@pytest.mark.slow
 def test_a_language_model_s_tokens_are_priced(results: Path, tmp_path: Path) -> None:
     made = entry(results, token_model="openai/gpt-4o-mini", counts={"prompt_tokens": 2000.0, "completion_tokens": 10.0})
     (row,) = passport.table(passport.read(put(tmp_path / "llm.yaml", made))).rows
     assert row.token_model == "openai/gpt-4o-mini" and row.counts == {"prompt_tokens": 2000, "completion_tokens": 10}
 
 
+@pytest.mark.slow
 def test_an_open_load_keeps_its_target(results: Path, tmp_path: Path) -> None:
     made = entry(
         results,

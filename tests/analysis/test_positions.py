@@ -126,6 +126,7 @@ def test_first_screen_and_csv_and_pictures(stored: Path, tmp_path: Path) -> None
     assert all(path.read_bytes().startswith(PNG) for path in paths)
 
 
+@pytest.mark.slow
 def test_picture_has_starts_and_document_lengths_in_the_same_bins() -> None:
     firsts = [RelevantPosition(f"q{n}", "d", 100 * n, 100 * n + 20, 0, 1, 700 + 300 * (n % 2)) for n in range(4)]
     made = DatasetPositions(first_passages("far", "by hand", firsts), 256)
@@ -163,6 +164,7 @@ def test_dataset_alone_says_what_is_unseen_before_anything_runs(stored: Path, tm
     assert_refused(both, "--passages and --chunks both give positions; name one of them")
 
 
+@pytest.mark.slow
 def test_run_stores_positions_with_the_results(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = b"".join(position(f"q{n}", 256 * n, doc=f"d{n}").to_line() for n in range(4))
     (bench.folder / "tiny" / f"{POSITIONS}.gz").write_bytes(gzip.compress(lines))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+import pytest
+
 from harness.analysis import published_measures
 from harness.cli import judgements as pool
 from harness.datasets import dureader_questions
@@ -27,6 +29,7 @@ def test_facts_are_those_that_were_compared_with_the_text() -> None:
     assert hashlib.sha256((FOLDER / "facts.csv").read_bytes()).hexdigest() == SHA256
 
 
+@pytest.mark.slow
 def test_defaults_are_the_figures_of_the_text() -> None:
     rule, plan = dureader_questions.DEFAULT_RULE, packages.CheckPlan()
     assert (str(rule.threshold), str(rule.characters)) == (value("the threshold"), value("document is less than"))

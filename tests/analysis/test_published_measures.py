@@ -98,6 +98,7 @@ def test_all_498_printed_gains_follow_from_printed_figures_and_baselines() -> No
     assert (len(paper.printed_gains()), paper.printed_gains()["LongP RankGPT (GPT-4o-mini)"]) == (24, -0.1)
 
 
+@pytest.mark.slow
 def test_facts_of_the_positional_bias_study_and_what_follows_from_them() -> None:
     paper = published_measures.read(SHIPPED)
     value = {line["fact"]: line["value"] for line in paper.lines["text"]}

@@ -94,6 +94,7 @@ def test_leaderboard_and_comparison_note_other_judgements(harness: Call) -> None
     assert page.exit_code == 0 and "is judged by more.trec" in Path("page.html").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["fewer.trec", "other.trec"])
 def test_qrels_that_cover_no_result_are_refused(harness: Call, name: str) -> None:
     done = harness("report", "--qrels", name)
@@ -167,6 +168,7 @@ def test_judged_answers_are_not_rejudged() -> None:
         rejudge.override_runs([alone], instead)
 
 
+@pytest.mark.slow
 def test_row_without_hits_has_no_unjudged_share(make: Maker, snapshot: Snapshot) -> None:
     job = make()
     job.rank({QUERIES[0]: ("right", "wrong"), QUERIES[1]: ("wrong",)})

@@ -70,6 +70,7 @@ def test_equal_systems_share_a_rank_and_have_no_flips() -> None:
     assert success.flips[2][0] == 0.5 and success.tau_whole is None and success.tau.value is None
 
 
+@pytest.mark.slow
 def test_reversed_measure_flips_every_pair() -> None:
     # "deep" finds each at rank 3, "sharp" half of them at 1.
     found = robustness.examine(
@@ -225,6 +226,7 @@ def test_measure_that_fails_with_fewer_judgements_has_a_reason(monkeypatch: pyte
     assert condition(found, ConditionKind.QUERIES).draws == 1000, "the rest stands"
 
 
+@pytest.mark.slow
 def test_same_seed_gives_same_results_and_progress_stays_within_its_total() -> None:
     runs = runs_of({query: {"right": 1, "wrong2": 1} for query in QUERIES}, a=[1, 3], b=[2, 1])
     asked = RobustnessOptions("nDCG@10", ("RR@10",), (KeepRule(relevant=1), KeepRule(share=0.5)), 200, 20)

@@ -303,6 +303,7 @@ def _kept(cache: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_kept_test_needs_no_values_by_query(results: Path, summarised: list[str], tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     first = _compared(results, cache)
@@ -343,6 +344,7 @@ def _with_other_record(content: bytes) -> bytes:
     return stamp + b"\n" + gzip.compress(gzip.decompress(packed).replace(b'"verdict":"worse"', b'"verdict":"fine"'))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "damage",
     [
@@ -377,6 +379,7 @@ def test_a_test_is_not_kept_if_the_folder_changes_meanwhile(folder: Folder) -> N
     assert _kept(folder.home).is_file()
 
 
+@pytest.mark.slow
 def test_another_users_kept_test_is_ignored(results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = tmp_path / "cache"
     first = _compared(results, cache)
@@ -388,6 +391,7 @@ def test_another_users_kept_test_is_ignored(results: Path, tmp_path: Path, monke
     assert _compared(results, cache) == first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("odd", [os.mkfifo, Path.mkdir])
 def test_an_odd_thing_in_place_of_kept_tests_is_no_obstacle(
     results: Path, tmp_path: Path, odd: Callable[[Path], object]

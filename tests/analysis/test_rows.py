@@ -220,6 +220,7 @@ def test_measures_that_look_deeper_than_the_run_have_a_note(make: Maker, snapsho
     assert table.rows[0].notes == ("AP, nDCG, R@100: look deeper than the 10 hits retrieved",)
 
 
+@pytest.mark.slow
 def test_requested_jobs_are_shown(make: Maker, snapshot: Snapshot) -> None:
     five = make(base_ms=2.0, changes={"started_at": at(0)})
     two = make(base_ms=4.0, trials=2, changes={"started_at": at(5), "trials_finished": 2})

@@ -68,6 +68,7 @@ def test_each_query_has_the_mean_of_the_seeds_and_the_row_follows(stored: Path) 
     assert rows["alone"] == singles["alone"], "a system without seeds stays as it is"
 
 
+@pytest.mark.slow
 def test_a_failed_seed_is_left_out_and_named(stored: Path, tmp_path: Path) -> None:
     cells = [Made("new-s1", 1.0, (1, 1, 1), jobs=1), Made("new-s2", 1.0, outcome=Outcome.OOM, jobs=1)]
     folder = publisher.put(tmp_path / "results", *cells, measures=("RR@10",), seeds=MODEL)
@@ -78,6 +79,7 @@ def test_a_failed_seed_is_left_out_and_named(stored: Path, tmp_path: Path) -> No
     assert list(averaged(gone)[0]) == ["new-s1"], "nothing to average"
 
 
+@pytest.mark.slow
 def test_work_that_a_seed_did_not_count_is_missing_and_not_zero(stored: Path) -> None:
     table = results_folder.read(stored).table
     counted = {"new-s1": {"flop": 2.0, "pairs": 10.0}, "new-s2": {"flop": 4.0}, "new-s3": {"flop": 6.0}}
@@ -104,6 +106,7 @@ def test_carbon_and_cpu_time_are_means_over_the_seeds(stored: Path) -> None:
         assert (new.carbon.grams.low, new.carbon.grams.high) == (expected or (None, None))
 
 
+@pytest.mark.slow
 def test_note_has_every_number_of_seeds_of_a_model(stored: Path) -> None:
     table = results_folder.read(stored).table
     elsewhere = tuple(replace(row, dataset="other") for row in table.rows if row.system in ("new-s1", "new-s2"))
@@ -131,6 +134,7 @@ def test_models_are_compared_by_means_over_seeds(stored: Path) -> None:
     assert missing.exit_code == 2 and "old-s1" in missing.stderr
 
 
+@pytest.mark.slow
 def test_first_screen_has_a_row_for_each_model_and_csv_one_for_each_seed(stored: Path) -> None:
     shown = call("report", str(stored)).stdout
     assert "- means over seeds: new (3), old (3)" in shown
@@ -139,6 +143,7 @@ def test_first_screen_has_a_row_for_each_model_and_csv_one_for_each_seed(stored:
     assert all(f"\n{name}," in every for name in (*NEW, *OLD)) and "\nnew," not in every
 
 
+@pytest.mark.slow
 def test_gains_over_firstp_are_of_means_over_seeds(stored: Path) -> None:
     shown = json.loads(call("report", str(stored), "--layout", "long-documents", "--format", "json").stdout)
     (group,) = shown["groups"]

@@ -79,6 +79,7 @@ def test_one_sentence_says_up_to_how_many_queries_serverless_costs_less() -> Non
     assert "Serverless costs less: BM25 on AWS Lambda arm64, US$ " in later
 
 
+@pytest.mark.slow
 def test_without_a_traffic_three_prices_of_a_query_are_shown() -> None:
     shown = bill("quickstart")
     (line,) = (line for line in shown.splitlines() if line.startswith("| tantivy"))
@@ -103,6 +104,7 @@ def test_system_that_misses_the_latency_has_no_bill() -> None:
     assert "No row has a bill (mean " in none
 
 
+@pytest.mark.slow
 def test_traffic_comes_from_a_file_whose_numbers_options_replace(tmp_path: Path) -> None:
     path = tmp_path / "traffic.toml"
     path.write_text("[traffic]\nqueries_per_month = 1e6\npeak = 5\nmachines = 2\ndocuments = 51830\n", encoding="utf-8")

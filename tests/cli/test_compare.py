@@ -90,6 +90,7 @@ def files(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_compare_reads_run_files(harness: Call, files: Path) -> None:
     options = ("compare", "--wide", str(files / "one.run"), str(files / "two.run"), "--qrels", str(files / "qrels.txt"))
     done = harness(*options, "--queries", str(files / "queries.tsv"), "--measures", "RR@10 AP", "--changed", "1")
@@ -144,6 +145,7 @@ def test_incomparable_arguments_are_one_line(
     assert message in done.stderr
 
 
+@pytest.mark.slow
 def test_run_files_of_any_name_are_compared(harness: Call, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(files)
     for name in ("good", "bad"):  # stored systems are called so too

@@ -27,6 +27,7 @@ def test_swept_system_names_all_its_points(harness: Call, bench: Bench) -> None:
     assert "Curve  depth=10: a point of grid." in lines
 
 
+@pytest.mark.slow
 def test_findings_are_listed_and_explained_with_their_rows(harness: Call, bench: Bench) -> None:
     bench.run(FakeLauncher(), bench.suite())
     listed = harness("explain").stdout

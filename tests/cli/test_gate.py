@@ -75,6 +75,7 @@ def test_a_measure_that_no_suite_names_can_be_a_condition(harness: Call) -> None
     assert float(line["change_high"]) < -0.01 and float(line["change"]) == pytest.approx(-47 / 140)
 
 
+@pytest.mark.slow
 def test_the_summary_of_a_workflow_has_the_answers(
     harness: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -91,6 +91,7 @@ def test_a_second_file_joins_the_first(harness: Call, tmp_path: Path) -> None:
     assert "mteb SciFact nDCG@10" in shown and "mteb NFCorpus nDCG@10" in shown
 
 
+@pytest.mark.slow
 def test_more_than_a_report_can_read_is_refused(harness: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(foreign, "_MOST_BYTES", 300)
     done = harness("import", "mteb", "theirs")
@@ -134,6 +135,7 @@ def test_the_page_marks_it(harness: Call, tmp_path: Path) -> None:
     assert "nDCG@10 SciFact (mteb)°" in (tmp_path / "page.html").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),
     [

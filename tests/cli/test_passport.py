@@ -61,6 +61,7 @@ def test_verify_says_what_a_passport_can_prove(harness: Call, tmp_path: Path) ->
     assert "its seal is" in harness("reprice", "bm25.yaml").stderr
 
 
+@pytest.mark.slow
 def test_commands_that_need_samples_say_so(harness: Call) -> None:
     harness(*EXPORT)
     for words in (("recall",), ("merge", "-o", "x"), ("history",)):
@@ -74,6 +75,7 @@ def test_commands_that_need_samples_say_so(harness: Call) -> None:
     assert "a passport has no run to judge again" in harness("report", "bm25.yaml", "--qrels", "qrels").stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -144,6 +144,7 @@ def test_build_that_a_hybrid_and_its_component_share_counts_once(harness: Call, 
     assert [cell["build_s"] for cell in json.loads(parts)["cells"]] == [6, 0, 0], "measured: two of each part"
 
 
+@pytest.mark.slow
 def test_points_of_a_sweep_share_one_build(harness: Call, bench: Bench) -> None:
     bench.plant("grid", depth=1, form="a")
     bench.suite('[sweep.grid]\ndepth = [10, 20]\nform = ["a", "b"]\n', systems=["grid"])

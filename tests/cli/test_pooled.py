@@ -101,6 +101,7 @@ def test_refusals(harness: Call, tmp_path: Path, machines: int, words: tuple[str
     assert done.exit_code == 2 and said in done.stderr, done.output
 
 
+@pytest.mark.slow
 def test_results_of_one_machine_are_refused(harness: Call, tmp_path: Path) -> None:
     publisher.put(tmp_path / "results", Made("bm25", 1.0))
     assert "no row has an origin" in harness("report", "--pooled").stderr

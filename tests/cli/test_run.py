@@ -200,6 +200,7 @@ def test_a_stored_failure_is_exit_code_1(harness: Call, bench: Bench) -> None:
     assert "bad output" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_suite_of_which_nothing_can_be_measured_is_exit_code_1(harness: Call, bench: Bench) -> None:
     bench.suite(
         '[[expect]]\nsystem = "planted"\nprofile = "gpu1-cpu1-mem4"\noutcome = "not_applicable"\n',
@@ -353,6 +354,7 @@ def test_run_that_is_done_asks_no_engine_and_writes_no_page_again(
 
 
 # The Docker SDK leaves its socket to the collector when its first request fails.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 def test_missing_engine_is_one_line_with_the_remedy(
     harness: Call, bench: Bench, monkeypatch: pytest.MonkeyPatch

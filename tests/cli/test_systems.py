@@ -36,6 +36,7 @@ def test_systems_lists_shipped_and_user_systems(harness: Call) -> None:
     assert len(harness("systems", "--format", "csv").stdout.splitlines()) == len(listed) + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [80, 100, 160])
 def test_list_of_systems_has_one_line_each_and_fits_the_terminal(width: int) -> None:
     declared = list(catalog.systems().values())

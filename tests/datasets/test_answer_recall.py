@@ -99,6 +99,7 @@ def test_only_the_tokens_of_the_deepest_measure_are_read() -> None:
     assert answer_depth(passages(), ["y"]) == AnswerDepth(100, 100)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["R@2kt", "R@5kt", "R@10kt"])
 def test_name_of_an_answer_depth_parses_back(name: str) -> None:
     (measure,) = measure_names.parse([name, name])
@@ -234,6 +235,7 @@ def test_hits_are_judged_after_the_job_and_judgements_are_stored_with_it(bench: 
     assert row.judged.queries == 1 and row.judged.unjudged_share is None, "each hit is judged by its text"
 
 
+@pytest.mark.slow
 def test_verify_names_wrong_depths(job: StoredJob) -> None:
     from harness.results.integrity_samples import Runs
 

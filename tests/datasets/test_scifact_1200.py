@@ -5,6 +5,8 @@ import json
 import random
 from pathlib import Path
 
+import pytest
+
 from harness.config import data_root
 
 DOCUMENTS = 1200
@@ -15,6 +17,7 @@ def corpus(folder: Path) -> dict[str, str]:
         return {json.loads(line)["_id"]: line for line in lines}
 
 
+@pytest.mark.slow
 def test_part_has_all_judged_abstracts_and_a_random_sample_of_the_others() -> None:
     whole, part = data_root() / "datasets" / "scifact", data_root() / "datasets" / "scifact-1200"
     everything = corpus(whole)

@@ -41,6 +41,7 @@ def test_sizes_are_nested_and_keep_queries_and_judgements(cache: Path) -> None:
     assert load("scifact-1200@1200", cache).corpus == whole.corpus
 
 
+@pytest.mark.slow
 def test_a_sample_is_not_by_place_in_the_corpus(cache: Path) -> None:
     whole = load("scifact-1200", cache)
     judged = {document for _, document, _ in whole.graded()}

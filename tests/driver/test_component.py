@@ -106,6 +106,7 @@ def make(tmp_path: Path) -> Iterator[Make]:
         near._kill()
 
 
+@pytest.mark.slow
 def test_requests_reach_the_adapter_and_replies_return(
     make: Make, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -126,6 +127,7 @@ def test_requests_reach_the_adapter_and_replies_return(
     assert capfd.readouterr().err == "a line that is no reply\nnor is a child's\n", "what it prints is the log's"
 
 
+@pytest.mark.slow
 def test_batch_is_one_request_if_the_adapter_shares_work(make: Make, tmp_path: Path) -> None:
     near = make(more=BATCHES)
     near.load(tmp_path)
@@ -134,6 +136,7 @@ def test_batch_is_one_request_if_the_adapter_shares_work(make: Make, tmp_path: P
         near.search_batch(["a", "b", "c"], 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "outcome", "message"),
     [

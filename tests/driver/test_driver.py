@@ -119,6 +119,7 @@ def test_build_only_verifies_and_builds(job: Job) -> None:
     assert (job.folder / "index" / "made").exists()
 
 
+@pytest.mark.slow
 def test_index_is_verified_after_its_build_and_outside_its_time(job: Job) -> None:
     message = "the index holds 0 of 1 documents"
 
@@ -257,6 +258,7 @@ def events(job: Job) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (job.folder / "out" / EVENTS).read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_job_ends_if_the_host_sends_no_queries(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "PAUSE_S", 0.05)
     code, measurement = job.run(replace(SEARCH, pause=True))

@@ -128,6 +128,7 @@ def test_moved_documents_are_a_share_of_the_corpus_and_no_more_than_can_be_moved
     assert moved_documents(params, 4, 10) == 1
 
 
+@pytest.mark.slow
 def test_every_update_is_planned_written_once_and_accepted_by_the_host(tmp_path: Path) -> None:
     ran = Ran(tmp_path, Shelf(), spec())
     assert ran.phases == ["warmup", "trial-3", "find", "trial-4", "settle", "trial-5"]
@@ -180,6 +181,7 @@ def test_engine_that_keeps_deleted_documents_shows_them_as_not_gone(tmp_path: Pa
     assert all(line["seen_ns"] is not None for line in ran.of("check"))
 
 
+@pytest.mark.slow
 def test_failed_update_is_counted_and_its_document_is_inserted_in_the_end(tmp_path: Path) -> None:
     shelf = Shelf()
     # The first insert fails, and the third delete.
@@ -192,6 +194,7 @@ def test_failed_update_is_counted_and_its_document_is_inserted_in_the_end(tmp_pa
     assert shelf.held.keys() == {f"d{n}" for n in range(_DOCUMENTS)}
 
 
+@pytest.mark.slow
 def test_updates_that_come_too_late_are_not_sent_and_their_wait_is_known(tmp_path: Path) -> None:
     shelf = Shelf()
     shelf.update_s = 0.1
@@ -202,6 +205,7 @@ def test_updates_that_come_too_late_are_not_sent_and_their_wait_is_known(tmp_pat
     assert wrong is None and unplanned(ran.request, updates, 60.0) is None
 
 
+@pytest.mark.slow
 def test_error_of_an_update_ends_the_job(tmp_path: Path) -> None:
     shelf = Shelf()
     shelf.failing = lambda number: RuntimeError("the disk is gone") if number == 2 else None
@@ -209,6 +213,7 @@ def test_error_of_an_update_ends_the_job(tmp_path: Path) -> None:
         Ran(tmp_path, shelf, spec())
 
 
+@pytest.mark.slow
 def test_document_that_its_own_words_do_not_find_is_not_watched(tmp_path: Path) -> None:
     job = spec()
     assert job.updates is not None

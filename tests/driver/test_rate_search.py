@@ -105,6 +105,7 @@ def test_two_streams_double_the_rate() -> None:
     assert one and two and 1.8 < two / one < 2.4
 
 
+@pytest.mark.slow
 def test_search_recovers_from_a_wrong_first_rate() -> None:
     right = highest_rate(Bench(lambda _: 0.010), 100.0, MAX_PROBES)
     for guess in (20.0, 800.0):
@@ -175,6 +176,7 @@ class SharedBench(Bench):
         return shared(self.service_s(0), arrivals, self.streams)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("streams", [2, 8, 64])
 def test_target_is_reachable_if_streams_slow_each_other_down(streams: int) -> None:
     """At the first rates every query misses the target; at a low rate none does."""

@@ -120,6 +120,7 @@ def test_stall_shows_in_the_open_loop_alone(tmp_path: Path, monkeypatch: pytest.
     assert sum(row["service_ns"] > 0.9e9 for row in opened) == 1, "the service of the others was quick"
 
 
+@pytest.mark.slow
 def test_probe_is_complete_and_accepted_by_the_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = spec(40, first_trial=5)
     done = one_probe(tmp_path, adapter(lambda _: 0.001), job, 200.0, monkeypatch)
@@ -169,6 +170,7 @@ def test_an_error_in_a_stream_ends_the_job(tmp_path: Path, width: int) -> None:
     assert set(threading.enumerate()) <= before, "no stream goes on alone"
 
 
+@pytest.mark.slow
 def test_a_bad_answer_is_found_after_the_probe(tmp_path: Path) -> None:
     class Wrong(Serving):
         def search(self, query: str, k: int) -> Sequence[Hit]:
@@ -212,6 +214,7 @@ def test_rate_is_found_and_checked_with_queries_from_the_host(tmp_path: Path) ->
     assert [probe.trial for probe in done.probes] == list(range(len(done.probes)))
 
 
+@pytest.mark.slow
 def test_queries_without_an_answer_are_counted_as_late_and_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -235,6 +238,7 @@ def test_a_failed_query_of_a_closed_loop_ends_the_job(tmp_path: Path) -> None:
         run(tmp_path, system, spec(4, scenario="single_stream"), closed_loop)
 
 
+@pytest.mark.slow
 def test_connections_are_doubled_until_a_service_answers_no_faster(tmp_path: Path) -> None:
     """A server that serves two at once: four connections wait for each other."""
     job = spec(40, scenario="offline", service_url="http://127.0.0.1:8080", first_trial=64)
@@ -259,6 +263,7 @@ def test_connections_are_doubled_until_a_service_answers_no_faster(tmp_path: Pat
     assert 0 < worked_s(job, [sample for sample in found if sample.trial >= 0]) <= 1.01 * wall_s
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("max_qps", "capped"), [(100.0, True), (100_000.0, False)])
 def test_connections_stop_where_the_limit_of_the_rate_decides(tmp_path: Path, max_qps: float, capped: bool) -> None:
     url = "http://127.0.0.1:8080"

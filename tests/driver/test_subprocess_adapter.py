@@ -260,6 +260,7 @@ def test_arguments_are_filled_in(tmp_path: Path) -> None:
     made._kill()
 
 
+@pytest.mark.slow
 def test_engine_that_does_not_end_is_killed(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subprocess_adapter, "_END_S", 0.2)
     engine = rig(close="!print('{}', flush=True); time.sleep(600)")
@@ -278,6 +279,7 @@ def test_engine_exit_code_is_a_crash(rig: Rig, tmp_path: Path) -> None:
         engine.close()
 
 
+@pytest.mark.slow
 def test_no_descriptor_is_left(rig: Rig, tmp_path: Path) -> None:
     def count() -> int:
         return len(list(Path("/proc/self/fd").iterdir()))

@@ -97,6 +97,7 @@ def test_wrong_queries_are_named_by_line(tmp_path: Path, text: str) -> None:
         judged_runs.read_queries(tmp_path / "queries")
 
 
+@pytest.mark.slow
 def test_stored_results_give_a_run_for_each_successful_system(results: Path) -> None:
     (found,) = read_stored_runs(results)
     assert list(found.runs) == ["planted"], "greedy ran out of memory, and null is no system"
@@ -107,6 +108,7 @@ def test_stored_results_give_a_run_for_each_successful_system(results: Path) -> 
         read_stored_runs(results, "greedy")
 
 
+@pytest.mark.slow
 def test_stored_negative_grades_have_a_note(results: Path) -> None:
     (path,) = {job.qrels_path() for job in reader.read_jobs(results)}
     text = gzip.decompress(path.read_bytes()).replace(b" d1 1\n", b" d1 -1\n").replace(b" d0 1\n", b" d0 -2\n")

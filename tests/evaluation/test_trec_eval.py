@@ -85,6 +85,7 @@ def test_query_without_results_counts_zero_as_with_trec_eval_c() -> None:
     assert evaluation.values["AP"] == pytest.approx(sum(both) / 3) != pytest.approx(sum(both) / 2)
 
 
+@pytest.mark.slow
 def test_dl19_bm25_run_has_the_published_values() -> None:
     run = trec.read_scored_run(DL19 / "run.trec2019-bm25.res.gz")
     qrels = trec.read_qrels(DL19 / "qrels.dl19-passage.txt.gz")

@@ -31,6 +31,7 @@ def dripping(path: Path, content: bytes) -> None:
     threading.Thread(target=write, daemon=True).start()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "content",
     [b"", b"a", TEXT, gzip.compress(TEXT, mtime=0), gzip.compress(b"", mtime=0)],
@@ -46,6 +47,7 @@ def test_slow_pipe_reads_like_a_file(tmp_path: Path, content: bytes) -> None:
     assert found[0] == found[1] == (gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content)
 
 
+@pytest.mark.slow
 def test_a_pipe_is_read_line_by_line(tmp_path: Path) -> None:
     dripping(tmp_path / "pipe", TEXT)
     with trec_lines.open_input(tmp_path / "pipe") as (raw, stream):
@@ -53,6 +55,7 @@ def test_a_pipe_is_read_line_by_line(tmp_path: Path) -> None:
         assert not raw.seekable()
 
 
+@pytest.mark.slow
 def test_an_archive_in_a_pipe_is_refused(tmp_path: Path) -> None:
     dripping(tmp_path / "pipe", b"BZh91AY&SY and more of it")
     with pytest.raises(FileError, match="a bzip2 archive"), trec_lines.open_input(tmp_path / "pipe"):

@@ -103,6 +103,7 @@ def corpus(tmp_path: Path) -> Corpus:
     return Corpus(path, len(DOCUMENTS))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("service", list(PARAMS))
 def test_a_build_sends_what_the_documentation_asks_for(
     make: Make, played: Played, corpus: Corpus, service: str, tmp_path: Path

@@ -26,6 +26,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[imds.Metadata]:
         yield running
 
 
+@pytest.mark.slow
 def test_instance_is_described_without_its_account(service: imds.Metadata) -> None:
     expected = RentedMachine(
         "i-0123456789abcdef0", "c7g.large", f"{server.REGION}a", "ami-0123456789abcdef0", "on-demand"
@@ -38,6 +39,7 @@ def test_instance_is_described_without_its_account(service: imds.Metadata) -> No
     assert not [path for path in service.requests if "iam" in path or "identity" in path]
 
 
+@pytest.mark.slow
 def test_metadata_is_requested_on_ec2_only(
     service: imds.Metadata, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -61,6 +63,7 @@ def test_environment_is_none_if_the_metadata_service_does_not_answer(
     assert environment.machine() is None and environment.spot_notice() is None
 
 
+@pytest.mark.slow
 def test_malformed_metadata_is_ignored(service: imds.Metadata) -> None:
     service.paths["ami-id"] = "<html>\x1b[2J"
     instance = environment.machine()
@@ -69,6 +72,7 @@ def test_malformed_metadata_is_ignored(service: imds.Metadata) -> None:
     assert environment.machine() is None
 
 
+@pytest.mark.slow
 def test_spot_interruption_notice_is_read(service: imds.Metadata) -> None:
     assert environment.spot_notice() is None
     service.announce(time="2026-05-05T10:00:00Z")

@@ -65,6 +65,7 @@ def test_hybrid_after_its_components_builds_its_own_part_alone(bench: Bench) -> 
     assert "both: index of tiny built in 2 s (6 s with its components), 0.0 MiB" in bench.screen.getvalue()
 
 
+@pytest.mark.slow
 def test_components_after_the_hybrid_build_nothing_unless_fresh(bench: Bench) -> None:
     launcher = FakeLauncher()
     run(bench, "both", launcher=launcher)
@@ -78,6 +79,7 @@ def test_components_after_the_hybrid_build_nothing_unless_fresh(bench: Bench) ->
     assert built(launcher) == ["both", "letters", "words"]
 
 
+@pytest.mark.slow
 def test_changed_component_parameter_builds_a_component_of_that_hybrid(bench: Bench) -> None:
     before = run(bench, "words", "letters", "both")
     declare(bench, 'method = "rrf"\ndepth = 5\n[build_params]\n"words.shared" = "letters"\n')
@@ -184,6 +186,7 @@ def test_hybrid_that_writes_into_the_folder_of_a_component_is_bad_output(
     assert "letters" in (results["both"].detail or "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("systems", [("both",), ("both", "words", "letters")])
 def test_damaged_component_is_built_again_with_the_hybrid(bench: Bench, systems: tuple[str, ...]) -> None:
     def loads(job: LaunchRequest) -> Outcome:

@@ -32,6 +32,7 @@ def damaged(bench: Bench) -> indexes.Index:
     return index
 
 
+@pytest.mark.slow
 def test_unloadable_cached_index_is_rebuilt_and_measured_as_often_as_it_is_damaged(bench: Bench) -> None:
     def loads(job: LaunchRequest) -> Outcome:
         damaged = job.spec.kind == "search" and (job.index_dir / "index").read_text() != "fake\n"
@@ -81,6 +82,7 @@ def test_broken_index_is_rebuilt_without_folder_locks(bench: Bench, monkeypatch:
     assert _kinds(launcher) == ["search", "build", "search"]
 
 
+@pytest.mark.slow
 def test_fresh_index_builds_each_index_of_the_chosen_cells_once_and_measures_them(bench: Bench) -> None:
     path = bench.suite(systems=["planted", "null"], profiles=["cpu1-mem1", "cpu2-mem4"])
     bench.run(FakeLauncher(), path)

@@ -249,6 +249,7 @@ def test_a_second_build_of_other_content_replaces_the_index(bench: Bench) -> Non
     assert left(bench) == ["key"]
 
 
+@pytest.mark.slow
 def test_an_index_is_replaced_only_when_no_job_reads_it(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     first = build(bench, FakeLauncher())

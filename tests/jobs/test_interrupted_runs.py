@@ -233,6 +233,7 @@ def _processes_of(folder: Path) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_a_stopped_command_ends_whatever_lock_is_held() -> None:
     """Ctrl-C raises between any two instructions, and so may leave a lock of a library held for good."""
     done = subprocess.run(

@@ -98,6 +98,7 @@ def test_systems_of_a_curve_are_its_points_with_the_parameters_that_differ(bench
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("curve", "message"),
     [
@@ -246,6 +247,7 @@ def _jobs(results: Path) -> tuple[StoredJob, ...]:
     return read_jobs(results) if results.is_dir() else ()
 
 
+@pytest.mark.slow
 def test_run_table_shows_the_suites_current_jobs(bench: Bench) -> None:
     text = '[protocol]\nname = "santhanam2023"\nwarmup_queries = 2\nrepeats = 0\nk = 3\ntrials = {}\n'
     for trials in (3, 2, 3):
@@ -287,6 +289,7 @@ def _noisy_first(monkeypatch: pytest.MonkeyPatch, times: int) -> list[int]:
     return looked
 
 
+@pytest.mark.slow
 def test_only_noisy_cells_are_measured_again_and_completely(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     looked = _noisy_first(monkeypatch, times=1)
     launcher = FakeLauncher()
@@ -302,6 +305,7 @@ def test_only_noisy_cells_are_measured_again_and_completely(bench: Bench, monkey
     assert bench.run(FakeLauncher(), path).jobs == (), "all of it is done"
 
 
+@pytest.mark.slow
 def test_noisy_cell_of_an_earlier_run_is_measured_again_until_given_up(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -339,6 +343,7 @@ class _Stopping(FakeLauncher):
         return super().launch(job, progress)
 
 
+@pytest.mark.slow
 def test_stopped_retry_shows_the_earlier_measurement_whole_and_goes_on(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -366,6 +371,7 @@ def test_stopped_retry_shows_the_earlier_measurement_whole_and_goes_on(
     assert done.keys == {job.result.key for job in read_jobs(bench.results) if job.result.spec.repetition == 1}
 
 
+@pytest.mark.slow
 def test_run_without_its_engine_says_what_is_kept_and_the_next_run_what_was_before(bench: Bench) -> None:
     path = bench.suite(INTERLEAVED.format(1), profiles=["cpu1-mem1", "cpu2-mem4"])
     with pytest.raises(EngineError) as caught:
@@ -406,6 +412,7 @@ def test_containers_of_a_dead_run_are_removed_before_their_folders(bench: Bench)
     assert there == [True, False], "again at the end: the engine may make a container after its run has died"
 
 
+@pytest.mark.slow
 def test_system_has_a_trial_as_soon_as_its_index_is_there(bench: Bench) -> None:
     for name in ("second", "third"):
         bench.plant(name, build_misdeed=name)

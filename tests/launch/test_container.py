@@ -124,6 +124,7 @@ def test_engine_lost_during_a_job_is_an_engine_error(
     assert container.calls[-1] == "remove", "it was tried"
 
 
+@pytest.mark.slow
 def test_engine_that_does_not_end_a_container_in_time_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     hung = threading.Event()
     container = Scripted()

@@ -150,6 +150,7 @@ def test_jobs_on_a_host_have_separate_cpus(four: Path) -> None:
         assert not set(first.cpus) & set(second.harness_cpus), "the harness keeps off the other's CPU, too"
 
 
+@pytest.mark.slow
 def test_job_waits_until_enough_cpus_are_free(four: Path) -> None:
     begun = threading.Event()
 

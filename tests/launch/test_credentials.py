@@ -27,6 +27,7 @@ def test_a_value_is_hidden_in_every_form(secret: str, before: str, after: str) -
         assert form not in shown and "***" in shown
 
 
+@pytest.mark.slow
 @given(TEXT, st.integers(6, 40))
 def test_a_value_that_was_cut_is_hidden(secret: str, length: int) -> None:
     assert Credentials({TOKEN: secret}).hide(f"cut: {secret[:length]}") == "cut: ***"

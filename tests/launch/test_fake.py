@@ -70,6 +70,7 @@ def _large(bench: Bench) -> str:
 PROTOCOL = "[protocol]\nname = {name}\nwarmup_queries = 2\ntrials = 3\nrepeats = 2\nk = 3\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ['"interleaved"', '"santhanam2023"'])
 @pytest.mark.parametrize("scenario", ["single_stream", "offline", "server"])
 def test_every_scenario_runs_to_ok(bench: Bench, scenario: str, name: str) -> None:

@@ -97,6 +97,7 @@ _SHOWN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", _SHOWN)
 def test_every_table_and_page_marks_its_rows(measured: Bench, command: str) -> None:
     shown = call(*command.split())

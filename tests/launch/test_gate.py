@@ -35,6 +35,7 @@ def shell(script: str, **options: int) -> AbstractContextManager[Gate]:
     return gated([], script, **options)
 
 
+@pytest.mark.slow
 def test_job_starts_when_told_on_its_cpus_and_its_end_is_known(tmp_path: Path) -> None:
     with shell(f"touch {tmp_path}/ran; grep Cpus_allowed_list /proc/self/status; echo oops >&2; exit 3") as gate:
         assert gate.cpus == os.sched_getaffinity(0) and psutil.pid_exists(gate.pid)
@@ -47,6 +48,7 @@ def test_job_starts_when_told_on_its_cpus_and_its_end_is_known(tmp_path: Path) -
     assert gate.log() == f"Cpus_allowed_list:\t{CPU}\noops\n".encode()
 
 
+@pytest.mark.slow
 def test_kill_ends_all_processes_of_the_job_and_not_the_gate(tmp_path: Path) -> None:
     with shell(f"sleep 60 & echo $! > {tmp_path}/child; echo ready; wait") as gate:
         gate.open([CPU])
@@ -57,6 +59,7 @@ def test_kill_ends_all_processes_of_the_job_and_not_the_gate(tmp_path: Path) -> 
     wait_until(lambda: not psutil.pid_exists(child), "it")
 
 
+@pytest.mark.slow
 def test_job_that_still_runs_ends_with_its_block(tmp_path: Path) -> None:
     with shell(f"echo $$ > {tmp_path}/job; sleep 60") as gate:
         gate.open([CPU])
@@ -65,6 +68,7 @@ def test_job_that_still_runs_ends_with_its_block(tmp_path: Path) -> None:
     wait_until(lambda: not psutil.pid_exists(job), "it")
 
 
+@pytest.mark.slow
 def test_job_ends_with_a_killed_harness(tmp_path: Path) -> None:
     code = (
         "from harness.launch.gate import Gate\nimport os, pathlib\n"

@@ -77,6 +77,7 @@ def test_misdeeds_have_the_outcomes_in_podman_that_they_have_in_docker(
         assert (result.outcome, detail in (result.detail or "")) == (outcome, True), result.detail
 
 
+@pytest.mark.slow
 def test_a_service_that_does_not_start_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     programs(tmp_path, monkeypatch, "echo first; echo 'Error: no space for images' >&2; exit 125\n")
     said = "service does not start: Error: no space for images; see that `podman info`"
@@ -87,6 +88,7 @@ def test_a_service_that_does_not_start_is_one_line(tmp_path: Path, monkeypatch: 
         pytest.fail("it does not run")
 
 
+@pytest.mark.slow
 def test_a_silent_service_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(podman, "_START_S", 0.3)
     programs(tmp_path, monkeypatch, f"echo $$ > {tmp_path}/pid; exec sleep 600\n")

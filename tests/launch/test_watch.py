@@ -134,6 +134,7 @@ def test_endless_job_is_stopped(job: Running) -> None:
     assert job.after(1) == "the job took more than 1000 s"
 
 
+@pytest.mark.slow
 def test_job_that_writes_too_much_is_stopped(job: Running) -> None:
     """A sparse file counts with its full length, and an empty one counts too."""
     (job.out / "deep").mkdir()

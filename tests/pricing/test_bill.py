@@ -134,6 +134,7 @@ def test_parts_sum_to_the_total(
         assert found.busy is None or 0 <= found.busy <= 1 / peak * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @given(st.floats(0.1, 1e5), st.floats(1, 1e9), st.floats(1, 10))
 def test_query_gets_cheaper_until_the_machine_is_full(qps: float, queries: float, peak: float) -> None:
     less, more = (bill.bill(service(qps), Traffic(queries_per_month=n, peak=peak)) for n in (queries, 1.5 * queries))

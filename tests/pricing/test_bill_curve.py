@@ -61,6 +61,7 @@ def test_cheapest_changes_where_it_does_on_paper(
     assert [change.queries_per_month / SECONDS for change in found] == pytest.approx([at for at, _ in expected])
 
 
+@pytest.mark.slow
 @given(st.floats(0.1, 1e5), st.floats(0, 1e12), st.floats(1, 20), st.floats(0, 100), st.integers(1, 5))
 def test_curve_costs_what_the_bill_says(qps: float, queries: float, peak: float, usd: float, fewest: int) -> None:
     priced = service(qps, documents=1000, build_usd=usd, storage_usd_per_month=usd / 10)

@@ -32,6 +32,7 @@ def listed(published: Published, snapshot: Snapshot) -> list[Listed]:
     return outlines(find_errata(published, snapshot))
 
 
+@pytest.mark.slow
 def test_recorded_errata_match_the_study(published: Published, follows: Snapshot) -> None:
     found = find_errata(published, follows)
     assert len(found) == 16 and published.errata == found
@@ -81,6 +82,7 @@ PLANTED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "old", "new", "planted"), PLANTED, ids=[item[3][0][0] for item in PLANTED])
 def test_a_planted_contradiction_is_found_and_no_other(
     altered: Spoil, follows: Snapshot, name: str, old: str, new: str, planted: list[Listed]
@@ -102,6 +104,7 @@ def test_a_slower_measurement_on_more_hardware_is_found(
     assert "34 ms (3a: 16 CPU, 32 GiB)" in after.evidence and after.follows.startswith("34 ms or more")
 
 
+@pytest.mark.slow
 def test_corrected_figure_has_no_erratum(altered: Spoil, follows: Snapshot) -> None:
     mended = altered("table3a_msmarco.csv", "c7g.4xlarge,19,2.97", "c7g.4xlarge,19,3.06")
     assert listed(mended, follows) == PINNED[1:]

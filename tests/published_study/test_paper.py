@@ -65,6 +65,7 @@ def test_every_score_is_shown_with_the_recomputed_score(text: str) -> None:
             assert abs(float(difference)) < 0.04
 
 
+@pytest.mark.slow
 def test_errata_are_marked_at_their_rows_and_listed(text: str) -> None:
     assert grid(text, "Table 3a")[10] == ["", "", "", "", "DPR", "19", "2.97 [E1]"]
     assert grid(text, "Table 2")[3][5] == "0.07 [E2]"

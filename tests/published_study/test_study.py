@@ -97,6 +97,7 @@ def test_a_study_below_the_working_directory_is_not_executed(tmp_path: Path) -> 
     assert done.returncode == 0 and "RocketQAv2" in done.stdout, done.stderr
 
 
+@pytest.mark.slow
 def test_a_paper_without_study_is_shown_as_rows_with_its_recorded_errata(tmp_path: Path) -> None:
     folder = copy(tmp_path)
     alter(folder, "published.toml", 'name = "santhanam2023"', 'name = "another2024"')
@@ -107,6 +108,7 @@ def test_a_paper_without_study_is_shown_as_rows_with_its_recorded_errata(tmp_pat
     assert published_tables.read(folder).errata == ()
 
 
+@pytest.mark.slow
 def test_verify_finds_a_contradiction_that_is_not_recorded(tmp_path: Path) -> None:
     folder = copy(tmp_path)
     alter(folder, "table3a_msmarco.csv", "c7g.4xlarge,86,13.88", "c7g.4xlarge,86,13.98")

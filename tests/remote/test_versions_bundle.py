@@ -9,6 +9,7 @@ import pytest
 from harness.remote import bundle
 
 
+@pytest.mark.slow
 def test_the_lock_of_a_version_is_in_the_bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "tantivy").mkdir()
     (tmp_path / "tantivy" / "requirements@old.lock").write_text("tantivy==0.25.1\n")

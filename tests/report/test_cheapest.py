@@ -88,6 +88,7 @@ def test_cheapest_reaches_and_the_next_cheaper_misses(table: Table, per_query: d
     assert none.best is not None and (none.best.row.system, none.best.row.profile) == ("large", "cpu1-mem1")
 
 
+@pytest.mark.slow
 def test_points_of_equal_cost_are_as_cheap_and_none_is_the_cheaper_one(
     table: Table, per_query: dict[str, PerQuery]
 ) -> None:
@@ -216,6 +217,7 @@ def test_grid_fits_the_terminal(table: Table, per_query: dict[str, PerQuery], wi
     assert max(map(cell_len, writers.plain_table(grid))) <= width and len(grid.cells) == 3
 
 
+@pytest.mark.slow
 def test_csv_and_json_hold_every_row(results: Path) -> None:
     options = ("report", str(results), "--at-least", "RR@10=.505", "--format")
     lines = list(csv.DictReader(io.StringIO(call(*options, "csv").stdout)))

@@ -158,6 +158,7 @@ def test_counting_measures_are_not_shown_in_percentage_points() -> None:
     assert "+2 (—) a query" in render([made], "md")
 
 
+@pytest.mark.slow
 def test_claim_of_a_single_comparison_is_withdrawn_among_many() -> None:
     """One pair whose p is near 0.02 is claimed alone, and not among seven pairs."""
     values = BASE + 2.3 * 0.2 / COUNT**0.5 + SWAY

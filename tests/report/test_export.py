@@ -57,6 +57,7 @@ def test_frame_equals_the_csv_with_types(results: Path) -> None:
     assert str(made.started_at.dt.tz) == "UTC" and made.price_date.dt.year.eq(2022).all()
 
 
+@pytest.mark.slow
 def test_missing_figure_is_never_0(results: Path) -> None:
     made = harness.load(results).set_index(["system", "scenario"])
     failed = made.loc[("greedy", "single_stream")]
@@ -84,6 +85,7 @@ def test_rows_are_cached_in_the_folder_of_the_command_line(results: Path, monkey
         harness.load(results, cache=results.parent / "elsewhere")
 
 
+@pytest.mark.slow
 def test_published_tables_are_rows_too() -> None:
     made = harness.load(SHIPPED, as_of="2022-12-05")
     first = made[(made.suite == "santhanam2023") & (made.system == "BM25")].iloc[0]
@@ -189,6 +191,7 @@ def test_sqlite_has_types_and_documents_itself(table: Table, results: Path) -> N
     connection.close()
 
 
+@pytest.mark.slow
 def test_exported_tables_overwrite_nothing(table: Table) -> None:
     Path("out.csv").write_text("mine")
     with pytest.raises(FileError, match=r"out\.csv: exists already, and harness does not overwrite it"):

@@ -103,6 +103,7 @@ def test_gains_and_ratios_are_those_computed_by_hand(compared: LongDocuments) ->
     assert found["uncounted"].relative.value == 0
 
 
+@pytest.mark.slow
 def test_front_is_that_of_each_ratio(compared: LongDocuments) -> None:
     found = systems(compared)
     assert found["maxp"].front == dict.fromkeys(("latency", "score", "flop", "tokens"), FRONT)

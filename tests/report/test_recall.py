@@ -189,6 +189,7 @@ def test_csv_and_json_hold_the_same_values(results: Path) -> None:
     assert hnsw["overlaps"][0]["by_query"]["q001"] == 0.9 and len(hnsw["keys"]) == 1
 
 
+@pytest.mark.slow
 def test_wrong_requests_are_one_line(results: Path, tmp_path: Path) -> None:
     assert_refused(call("recall", str(results), "--of", "flatt"), "unknown system 'flatt'. Did you mean 'flat'?")
     assert_refused(call("recall", str(tmp_path)), "no finished job in it; run a suite first")

@@ -180,6 +180,7 @@ def test_honest_latencies_of_any_number_are_within_their_bounds(tmp_path: Path) 
     assert load_samples(path, cell_budget()).num_rows == 600_000
 
 
+@pytest.mark.slow
 def test_warm_up_takes_no_room_in_a_cell(tmp_path: Path) -> None:
     path, table = tmp_path / SAMPLES, _table(200_000, [str(number) for number in range(1000)])
     trials = np.full(200_000, -1, np.int32)

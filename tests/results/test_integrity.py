@@ -176,6 +176,7 @@ def test_probes_are_verified_against_their_samples(results: Path) -> None:
     assert by_place["measured.rate_qps"].stored == "12345.0" and "passed twice" in by_place["measured.rate_qps"].follows
 
 
+@pytest.mark.slow
 def test_inputs_match_the_hashes_in_their_names(results: Path) -> None:
     (qrels,) = (results / "test-suite" / "qrels").iterdir()
     (sample,) = (results / "test-suite" / "samples").iterdir()
@@ -200,6 +201,7 @@ def test_empty_folder_has_nothing_to_verify(tmp_path: Path) -> None:
         verify(tmp_path / "none")
 
 
+@pytest.mark.slow
 def test_published_tables_have_their_errata() -> None:
     mismatches = verify(SHIPPED)
     assert len(mismatches) == 16 and str(mismatches[0]).startswith(

@@ -56,6 +56,7 @@ def test_measures_of_the_suites_come_along(two: tuple[Path, Path]) -> None:
     assert suite_record.read_measures(Path("out")) == ("P@1", "AP")
 
 
+@pytest.mark.slow
 def test_positions_of_the_suites_come_along(two: tuple[Path, Path]) -> None:
     (suite,) = two[0].iterdir()
     dataset = read_jobs(suite)[0].result.spec.cell.dataset
@@ -125,6 +126,7 @@ def test_single_origin_is_named(two: tuple[Path, Path]) -> None:
     assert set(api.load("out/theirs/test-suite").origin) == {"theirs"}
 
 
+@pytest.mark.slow
 def test_per_query_values_of_two_origins_are_separate(two: tuple[Path, Path]) -> None:
     merge("ours", "theirs")
     built = build_rows(read_jobs(Path("out")), JobEvaluator())
@@ -160,6 +162,7 @@ def test_merged_folders_keep_their_origins(two: tuple[Path, Path]) -> None:
     assert len({row.origin for row in api.table("all").rows}) == 3
 
 
+@pytest.mark.slow
 def test_names_are_made_unique(two: tuple[Path, Path]) -> None:
     shutil.copytree("ours", "a/results")
     shutil.copytree("theirs", "b/results")
@@ -187,6 +190,7 @@ def test_different_jobs_of_one_key_under_one_name_are_an_error(two: tuple[Path, 
     assert not Path("out").exists()
 
 
+@pytest.mark.slow
 def test_merged_folder_of_several_origins_cannot_be_renamed(two: tuple[Path, Path]) -> None:
     merge("ours", "theirs")
     with pytest.raises(UsageError, match=r"holds several origins \(ours, theirs\)"):
@@ -228,6 +232,7 @@ def test_existing_target_is_left_unchanged(two: tuple[Path, Path]) -> None:
         merge("no name=ours", out="other")
 
 
+@pytest.mark.slow
 def test_files_are_linked_or_copied(two: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     merge("ours")
     linked = job(Path("out")) / reader.SAMPLES

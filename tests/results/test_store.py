@@ -363,6 +363,7 @@ def test_golden_result_of_each_version_is_readable(golden: Path, protocol: int) 
     assert read_result(golden) == sample_records.nested(FULL, {"key": key, "protocol_version": protocol})
 
 
+@pytest.mark.slow
 def test_schema_of_version_1_still_describes_its_golden_result() -> None:
     jsonschema.validate(
         json.loads(GOLDEN_1.read_text()), json.loads((SCHEMA.parent / "result.v1.schema.json").read_text())
@@ -430,6 +431,7 @@ def test_record_that_its_reader_would_refuse_is_not_stored(
     assert read_jobs(tmp_path) == () and not read_jobs(tmp_path).unreadable
 
 
+@pytest.mark.slow
 def test_suite_record_that_its_reader_would_refuse_is_not_stored(store: Store) -> None:
     record = SuiteRecord(measures=("P@1",), exact={f"system{number}": "x" * 60 for number in range(60_000)})
     with store.held(), pytest.raises(StoreError, match=r"suite\.json: would have .* bytes; the limit is 4,194,304"):

@@ -200,6 +200,7 @@ def test_damaged_record_of_a_suite_costs_what_it_names_alone(ranked: Path, way: 
     _check(_in_turn(commands, way), f"{record}: damaged: ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", _FILES)
 def test_stray_origin_costs_no_job(results: Path, way: str) -> None:
     _replace(results / origins.FILE, _FILES[way])

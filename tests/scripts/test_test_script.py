@@ -66,6 +66,7 @@ def runs(checkout: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
+@pytest.mark.slow
 def test_script_runs_tests_with_an_engine_last(checkout: Path) -> None:
     assert started(checkout, "quick").wait(60) == 0
     *aside, last = runs(checkout)
@@ -89,6 +90,7 @@ def test_soak_runs_calibration_alone_and_ends_with_a_verdict(checkout: Path, how
     assert (checkout / "output").read_text().splitlines()[-1] == line
 
 
+@pytest.mark.slow
 def test_script_stops_on_ctrl_c(checkout: Path) -> None:
     process = started(checkout, "slow")
     wait_until(lambda: len(runs(checkout)) == 5, "the first runs")

@@ -111,6 +111,7 @@ def test_trials_of_one_container_share_readings() -> None:
     assert noisy(look(result(trials=5, canary=looks), facts=SampleFacts(trial_means_s=means, mean_within=0.3)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.1, 0.35, 0.5])
 def test_neighbour_during_trials_is_no_speed_change_between_them(share: float) -> None:
     """On a virtual machine a stranger on the core's other thread slows some looks of every trial by three quarters."""

@@ -275,6 +275,7 @@ def few_slow(seed: int, slow: int, held: float, trials: int = 3) -> Timings:
     return by_trials(grid)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("slow", "held"), [(37, 0.6), (45, 0.6), (6, 0.68)])
 def test_few_slow_samples_that_dominate_the_mean_are_detected(slow: int, held: float) -> None:
     for seed in range(20):

@@ -128,6 +128,7 @@ def test_index_is_built_by_one_job_before_its_searches() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_five_thousand_jobs_are_a_thousand_parts() -> None:
     """Each job is looked at a constant number of times: all of it takes a fraction of a second."""
     looked: Counter[str] = Counter()
@@ -143,6 +144,7 @@ def test_five_thousand_jobs_are_a_thousand_parts() -> None:
     assert found == BatchBackend.parts(todo, how())
 
 
+@pytest.mark.slow
 def test_hybrids_build_waits_for_its_components() -> None:
     missing = {key: build for name in "de" for key, build in _hybrid(name).items()}
     jobs = [planned("h", "builds", name) for name in "de"]

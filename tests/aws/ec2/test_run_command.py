@@ -93,6 +93,7 @@ def test_fresh_index_is_refused_in_the_cloud(plain: Field, launcher: str) -> Non
     assert launched_and_terminated() == (0, 0)
 
 
+@pytest.mark.slow
 def test_cloud_code_never_reads_the_local_clock() -> None:
     """Clock skew cannot matter to who does not look: all times are AWS' own."""
     clocks = []

@@ -45,6 +45,7 @@ def served(body: bytes | None = None, version: str = aws.VERSION) -> dict[str, A
     return {**aws.indexes(version), version: Answer(offers().written() if body is None else body)}
 
 
+@pytest.mark.slow
 def test_prices_become_a_snapshot_that_harness_reads(root: Path, fetch: Fetch) -> None:
     before = content(root)
     with aws.serve(served()) as server:
@@ -79,6 +80,7 @@ def test_fetched_snapshot_has_a_checksum(root: Path, fetch: Fetch) -> None:
     }
 
 
+@pytest.mark.slow
 def test_facts_of_new_types_are_added(root: Path, fetch: Fetch) -> None:
     known = instances.read_instances("aws", root)
     graviton = {"physicalProcessor": "AWS Graviton9 Processor", "vcpu": "1", "memory": "1,952 GiB"}

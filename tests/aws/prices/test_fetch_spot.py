@@ -149,6 +149,7 @@ UNREAD = "AWS gave no answer that can be read; try again later"
 WRONG_ENTRY = "an entry of the spot history cannot be read"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answer", "said"),
     [

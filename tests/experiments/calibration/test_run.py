@@ -74,6 +74,7 @@ def test_right_report_is_ok_and_wrong_injected_value_is_off(tmp_path: Path, grou
     assert not lines["far"].ok and lines["far"].tries == 2, "a timed case that is off is tried once more, and says so"
 
 
+@pytest.mark.slow
 def test_only_cases_sensitive_to_a_busy_machine_are_retried(tmp_path: Path, groups: Callable[..., None]) -> None:
     groups(Case("near", JobEnd(Outcome.OOM)))
     launcher = ScriptedLauncher()

@@ -108,6 +108,7 @@ def test_slightly_slow_rung_is_repeated_and_the_fastest_job_is_shown(questions: 
     assert "120 MiB: measured on a disturbed machine: " in writers.write(again, "md")
 
 
+@pytest.mark.slow
 def test_invalid_limits_are_one_line(questions: Questions) -> None:
     question, _ = questions(needs(1))
     with pytest.raises(UsageError, match="8 MiB start no container; name 16 MiB or more"):

@@ -154,6 +154,7 @@ def test_only_is_refused_for_a_system(viable: Call) -> None:
     assert done.exit_code == 2 and "--only chooses cells of a SUITE" in done.stderr
 
 
+@pytest.mark.slow
 def test_suite_of_tables_1_and_2_has_their_systems_on_the_papers_hardware() -> None:
     root = Path(__file__).resolve().parents[3]
     loaded = suites.load(root / "suites" / "minimum-hardware.toml")

@@ -208,6 +208,7 @@ def test_damaged_or_hostile_wheel_is_one_line(tmp_path: Path, monkeypatch: pytes
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_silent_hub_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     start = time.monotonic()

@@ -310,6 +310,7 @@ def test_prepare_runs_in_the_build_and_its_error_is_shown(
         ensure("nonsense")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("word", "tried", "able", "makers"),
     [

@@ -140,6 +140,7 @@ def test_mistake_in_an_engines_file_is_named(images: Path, text: str, message: s
         catalog.systems(images)
 
 
+@pytest.mark.slow
 def test_own_engines_are_added_to_the_shipped_ones(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_system(images, "mine", "my-system")
     (images / "lucene" / "systems" / "bm25.toml").unlink()
@@ -153,6 +154,7 @@ def test_wrong_harness_images_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
         catalog.systems()
 
 
+@pytest.mark.slow
 def test_shipped_catalogue_is_valid() -> None:
     systems = catalog.systems(catalog.images_dir())
     assert systems["bm25"].params["k1"] == 0.9 and systems["bm25"].params["b"] == 0.4
@@ -462,6 +464,7 @@ def test_no_system_has_the_name_of_anothers_image(images: Path) -> None:
         (images / "x" / "systems" / f"{name}.toml").unlink()
 
 
+@pytest.mark.slow
 def test_one_system_is_read_with_its_components_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     read, declared = [], catalog._declared
     monkeypatch.setattr(catalog, "_declared", lambda path, *more: read.append(path.stem) or declared(path, *more))

@@ -93,6 +93,7 @@ def test_link_out_of_an_engines_folder_is_refused(
         )
 
 
+@pytest.mark.slow
 def test_link_within_an_engines_folder_is_followed(engine: Path, tmp_path: Path) -> None:
     (engine / "more.py").symlink_to("adapter.py")
     (engine / "adapter.py").write_text("text\n")
@@ -227,6 +228,7 @@ def test_component_without_an_adapter_is_one_line(engine: Path) -> None:
         recipes.components_json(system.model_copy(update={"components": (system,)}), [{}])
 
 
+@pytest.mark.slow
 def test_git_reads_no_configuration_of_a_strangers_folder(
     engine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -135,6 +135,7 @@ def test_pin_warns_when_the_hub_gives_another_licence(images: Path, hub: Hub) ->
     assert done.returncode == 0
 
 
+@pytest.mark.slow
 def test_pin_refuses_a_changed_file_without_newest(images: Path, hub: Hub, tmp_path: Path) -> None:
     known = f'files = ["config.json"]\n\n[assets.sha256]\n"model.safetensors" = "{"0" * 64}"\n'
     path = write_system(images, SYSTEM.split("files = [")[0] + known)

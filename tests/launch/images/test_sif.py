@@ -111,6 +111,7 @@ def test_failures_are_one_line_with_the_last_words_and_leave_nothing(
     assert list((cache / "sif").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_what_a_killed_build_left_is_removed(
     archive: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

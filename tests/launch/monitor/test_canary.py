@@ -33,6 +33,7 @@ def test_canary_reports_its_work_time_and_leaves_nothing(tmp_path: Path) -> None
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
+@pytest.mark.slow
 def test_slowest_cpu_of_the_job_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     cpus = tuple(sorted(os.sched_getaffinity(0)))
     seen: list[int] = []

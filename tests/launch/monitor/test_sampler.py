@@ -112,6 +112,7 @@ def test_a_mark_reads_the_counters_out_of_turn() -> None:
     assert len(sampler.counters().readings) == 3
 
 
+@pytest.mark.slow
 def test_mark_and_thread_never_read_concurrently() -> None:
     inside: list[None] = []
 
@@ -217,6 +218,7 @@ def test_hung_gpu_driver_delays_no_other_reading() -> None:
     assert statistics.median(gaps_s) < 1.5 * INTERVAL_S
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("work", "least_s"), [(sleep, 0.5), (burn, 15)])
 def test_slowly_read_gpus_are_read_less_often(work: Callable[[], None], least_s: float) -> None:
     """Limit readings to 10 % of the time for waiting and 0.3 % of a CPU for work."""

@@ -37,6 +37,7 @@ def test_the_charting_library_is_the_pinned_one() -> None:
     assert "Apache License" in (FOLDER / "vendor" / "LICENSE").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_page_holds_every_script_once(text: str) -> None:
     assert sorted(path.name for path in FOLDER.glob("*.js")) == sorted(pages.SCRIPTS)
     assert text.count("<script>") == text.count("</script>") - 1 == 2, "the library and the page's own"
@@ -77,6 +78,7 @@ def test_texts_cannot_end_the_data_script(text: str) -> None:
     assert any("%%data%%" in each for each in content["texts"]), "what is filled in is not looked at again"
 
 
+@pytest.mark.slow
 def test_hostile_title_is_escaped() -> None:
     source = made.page_of(made.rows(3)[0], title='</title><script>alert(1)</script>"&')
     text = pages.render_page(pages.page_content(source))

@@ -156,6 +156,7 @@ def test_rows_of_other_groups_have_other_pictures(table: Table, found: Mapping[s
     assert len(set(names)) == 2 and all(name.startswith("scifact-") for name in names)
 
 
+@pytest.mark.slow
 @settings_of(max_examples=25, deadline=None)
 @given(st.lists(st.text(max_size=80), min_size=1, max_size=6, unique=True))
 def test_file_names_are_safe_and_differ(datasets: list[str]) -> None:
@@ -199,6 +200,7 @@ def test_missing_picture_has_a_reason(published: Table) -> None:
     )
 
 
+@pytest.mark.slow
 def test_figure_1_has_the_costs_of_table_2_and_the_accuracies_of_table_1(published: Table) -> None:
     (figure_1,) = (
         each for each in album.plots_of(published, {}, ASKED, ["cost"]).pictures if each.name.endswith("table2-cost")

@@ -72,6 +72,7 @@ def test_best_of_many_systems_are_drawn_in_colours_only() -> None:
     assert any("The 30 best; 10 more are in the table." in " ".join(text.get_text().split()) for text in figure.texts)
 
 
+@pytest.mark.slow
 def test_equal_systems_have_a_sign_and_hostile_names_are_harmless() -> None:
     shares = ((None, None), (None, None))
     condition = Condition(
@@ -185,6 +186,7 @@ def test_omitted_rows_are_named_with_their_reason() -> None:
     assert "Fewer judgements, which also change orders: see harness robustness." in text
 
 
+@pytest.mark.slow
 def test_measure_without_an_order_by_query_is_named_and_others_are_drawn() -> None:
     table = replace(made([A, B]), measures=("RR@10", "P@10", "NumRet", "R@10"))
     one, other = (of(each, RR=values(seed, 0.5), P=values(seed, 0.5)) for seed, each in enumerate((A, B)))

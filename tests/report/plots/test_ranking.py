@@ -44,6 +44,7 @@ def test_first_of_equal_rows_wins_and_a_single_row_wins_everything() -> None:
     assert only.named() == "a, m and 1 equal" and only.share == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_the_map_marks_presets_at_their_weights_and_names_every_winner() -> None:
     candidates = [ranking.Candidate("a", "m", (40.0, -9.0, -9.0)), ranking.Candidate("b", "n", (20.0, -1.0, -1.0))]
     candidates.append(ranking.Candidate("c", "o", (20.5, -8.9, -0.999)))

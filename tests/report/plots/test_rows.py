@@ -62,6 +62,7 @@ def point(system: str, profile: str, cost: Estimate, accuracy: Estimate, state: 
     return ranked(row, figures={"cost": cost, "accuracy": accuracy}, state=state)
 
 
+@pytest.mark.slow
 def test_cost_draws_each_point_with_its_interval_and_the_front_as_steps() -> None:
     points = [
         point("a", "one", Estimate(1.0, 0.8, 1.5), Estimate(30.0, 29.0, 31.0), FrontState.FRONT),
