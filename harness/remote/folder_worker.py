@@ -140,7 +140,9 @@ def _code(work: SharedFolder, run_id: str, cache: Path) -> Path:
             f"{run.where(BUNDLE)}: does not name the harness to run; repeat the command that began the run"
         )
     target = cache / "bundles" / bundle.sha256
-    if not target.is_dir():
+    with filesystem.cache_lock(cache, f"bundle-{bundle.sha256[:16]}"):  # of workers that start side by side
+        if target.is_dir():
+            return target
         with filesystem.fresh_folder(target) as unpacked:
             Fetcher(work, cache).unpack(bundle, "harness", unpacked)
     return target

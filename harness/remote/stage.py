@@ -142,7 +142,7 @@ def _prepare(folder: Path) -> Path:
         raise UsageError(f"{folder}: has {others[0]!r}, which `harness stage` has not written; name a new folder")
     cache = folder / _CACHE
     cache.mkdir(exist_ok=True)
-    for place in (folder, cache):
+    for place in (folder, folder / _DATASETS, cache, cache / "indexes"):
         filesystem.remove_leftovers(place)
     return cache
 

@@ -10,6 +10,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -297,3 +298,20 @@ def test_missing_data_and_weights_are_named_before_parts_are_shown(site: Site, h
     site.bench.suite(systems=["bare"])
     done = harness_here(*command)
     assert done.exit_code == 1 and done.stderr.splitlines()[-1].startswith(f"harness: {named}"), done.output
+
+
+def test_workers_that_start_side_by_side_unpack_the_shipped_harness_once(
+    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unpacked: list[Path] = []
+
+    def unpack(_fetcher: object, _bundle: ShippedInput, _kind: str, target: Path) -> None:
+        unpacked.append(target)
+        time.sleep(0.05)
+        (target / "harness").touch()
+
+    monkeypatch.setattr(folder_worker.Fetcher, "unpack", unpack)
+    with ThreadPoolExecutor(4) as pool:
+        starts = [pool.submit(folder_worker._code, scene.work, RUN.run_id, tmp_path / "cache") for _ in range(4)]
+        folders = [start.result() for start in starts]
+    assert len(unpacked) == 1 and all((folder / "harness").exists() for folder in folders)

@@ -13,7 +13,7 @@ import docker
 import pytest
 
 from harness.errors import FileError, ImageError, UsageError
-from harness.filesystem import CHECKSUMS
+from harness.filesystem import CHECKSUMS, this_process
 from harness.jobs import indexes, suite
 from harness.jobs.inputs import RunOptions, gather
 from harness.jobs.plan import plan_here
@@ -95,6 +95,10 @@ def test_a_second_call_makes_nothing_twice_and_goes_on_after_a_stop(
     assert not (folder / "python").exists() and not (folder / CHECKSUMS).exists()
     before = {name: at for name, at in files(folder).items() if ".partial" not in name}
     assert any("corpora" in name for name in before) and any("datasets" in name for name in before)
+    dead = f"{this_process().rpartition('_')[0]}_1"
+    for place in ("datasets", "cache/indexes"):
+        (folder / place / f"of-an-earlier-suite.{dead}.partial").mkdir(parents=True)
+        (folder / place / f"of-an-earlier-suite.{dead}.partial" / "file").touch()
     staged(bench)
     after = files(folder)
     assert before.items() <= after.items() and not [name for name in after if ".partial" in name]

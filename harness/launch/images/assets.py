@@ -340,7 +340,7 @@ def _pip_download(requirements: str, target: Path, platform: str, *options: str)
         for linux in (*_LINUXES, *_OLD_LINUXES[platform], "linux")
         for part in ("--platform", f"{linux}_{platforms.kernel(platform)}")
     ]
-    checks = ("--require-hashes", "--only-binary=:all:", "--no-deps", "--no-input")
+    checks = ("--require-hashes", "--only-binary=:all:", "--no-deps")
     return run_pip("download", *checks, *_PYTHON, *tags, "--dest", str(target), "-r", str(file), *options)
 
 
@@ -351,7 +351,7 @@ def run_pip(*arguments: str) -> str | None:
         StoreError: the disk is full.
     """
     # Without the working directory: a file `pip.py` there would be run in place of pip.
-    command = [sys.executable, "-P", "-m", "pip", "--disable-pip-version-check", *arguments]
+    command = [sys.executable, "-P", "-m", "pip", "--disable-pip-version-check", "--no-input", *arguments]
     # pip takes the requirement `x==1.zip` for a file of its folder, and builds it; so its folder is empty.
     with filesystem.temporary_folder("pip") as empty:
         done = child_process.run(command, *child_process.PIP, cwd=empty)
