@@ -439,8 +439,8 @@ def check_storable(value: Any) -> None:
             raise ValueError(f"more than {_MAX_LEVELS} levels deep")
 
 
-def decode(content: bytes, path: Path | str, line: int = 1, encoding: str = "utf-8") -> str:
-    """Decode UTF-8 text that begins at a line of a file.
+def decode(content: bytes, path: Path | str, line: int | None = 1, encoding: str = "utf-8") -> str:
+    """Decode UTF-8 text that begins at a line of a file; ``None``: at no known line.
 
     Raises:
         FileError: it is something else; names file and line.
@@ -448,8 +448,9 @@ def decode(content: bytes, path: Path | str, line: int = 1, encoding: str = "utf
     try:
         return content.decode(encoding)
     except UnicodeDecodeError as error:
-        line += content.count(b"\n", 0, error.start)
-        raise FileError(f"{path}:{line}: {reason_of(error)}; save the file as UTF-8") from None
+        before = content.count(b"\n", 0, error.start)
+        place = path if line is None else f"{path}:{line + before}"
+        raise FileError(f"{place}: {reason_of(error)}; save the file as UTF-8") from None
 
 
 @contextmanager

@@ -445,16 +445,20 @@ def server_throughput(results: Sequence[Result]) -> Estimate:
 
 def connected_throughput(results: Sequence[Result]) -> Estimate:
     """Return what a service answered by its best number of connections: the median over jobs, and their extremes."""
-    answered = sorted(one.rate_qps for one in measurements(results) if one.rate_qps)
+    answered = sorted(one.rate_qps for one in measurements(results) if one.rate_qps is not None)
     if not answered:
         return Estimate(None, reason="no number of connections was tried")
     chosen = sorted({one.probes[-1].streams or 0 for one in measurements(results) if one.probes})
     by = f"by {' or '.join(map(str, chosen))} connections at once"
     by += f"; {_CAPPED}" if any(one.capped for one in measurements(results)) else ""
+    value = stats.median(answered)
+    if not value:
+        return Estimate(None, reason=f"no query was answered {by}")
     if len(answered) < MIN_PROCESSES:
-        return Estimate(stats.median(answered), reason=f"{by}; {too_few_processes(len(answered))}")
+        return Estimate(value, reason=f"{by}; {too_few_processes(len(answered))}")
     extremes = f"{by}; lowest and highest of {counted(len(answered), 'job')}"
-    return Estimate(stats.median(answered), answered[0], answered[-1], reason=extremes)
+    # A job that answered nothing is the slowest, and bounds nothing.
+    return Estimate(value, answered[0] or None, answered[-1], reason=extremes)
 
 
 def confirming_samples(results: Sequence[Result], timed: Timings) -> Timings:

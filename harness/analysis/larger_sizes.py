@@ -298,6 +298,9 @@ def costs_by_law(system: SizedSystem, sizes: Sequence[int], priced: Pricing) -> 
     unknown = dict.fromkeys(FIGURES, Estimate(None))
     found = []
     for size, memory_bytes in zip(sizes, highest, strict=True):
+        if not math.isfinite(memory_bytes):  # beyond what its law predicts
+            found.append(math.inf)
+            continue
         figures = {**unknown, LATENCY: Estimate(latency.law.at(size)), MEMORY: Estimate(memory_bytes)}
         cost = _row_at(system, figures, size, priced).usd_per_million.value
         found.append(math.inf if cost is None else cost)

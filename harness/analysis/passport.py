@@ -13,7 +13,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, field_validator
 
 from harness.analysis.table import (
     Cause,
@@ -142,6 +142,13 @@ class Passport(ConfigModel):
     price: DatedPrice | None = None
     token_model: Name | None = None
     hashes: Hashes
+
+    @field_validator("figures")
+    @classmethod
+    def _has_a_rate(cls, figures: dict[str, Numbers]) -> dict[str, Numbers]:
+        if 0 in figures.get("throughput_qps", ()):
+            raise ValueError("throughput_qps is 0; leave it out, or write a rate above 0")
+        return figures
 
 
 class HubDataset(ConfigModel):

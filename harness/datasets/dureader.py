@@ -108,7 +108,7 @@ def _entries(path: Path) -> Iterator[tuple[int, bytes]]:
             for entry in _ENTRY.finditer(rest):
                 if rest[end : entry.start()].strip():
                     break
-                decode(entry[2], path)
+                decode(entry[2], f"{path}: the id {entry[2][:40]!r}", line=None)
                 yield int(entry[1]), entry[2]
                 end, ended = entry.end(), entry[3]
             rest = rest[end:]

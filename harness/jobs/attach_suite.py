@@ -25,7 +25,7 @@ _MOST_NAME = 63
 # The kinds of a parameter that is no text: in words, and their parsers.
 _KINDS: dict[type, tuple[str, Callable[[str], Scalar]]] = {
     bool: ("true or false", {"true": True, "false": False}.__getitem__),
-    int: ("a whole number", int),
+    int: ("a whole number", lambda text: int(text, 0)),  # also 0x10
     float: ("a number", float),
 }
 
@@ -61,9 +61,9 @@ class AttachSuite:
         options = {"sample_size": self.queries, "trials": self.trials, "max_qps": self.max_qps}
         given = {key: value for key, value in options.items() if value is not None}
         document["protocol"] = {**earlier.get("protocol", {"trials": 3}), **given}
-        document.pop("service", None)
-        if service := self._service(earlier.get("service", {})):
-            document["service"] = service
+        document["service"] = self._service(earlier.get("service", {}))
+        if not document["service"]:
+            del document["service"]
         write_document(document, path)
         return path
 

@@ -91,9 +91,8 @@ class _Estimator:
             by_cell.setdefault(job.cell, []).append(job)
         for cell, state in states(jobs):
             left = [job for job in by_cell[cell] if not job.done]
-            able = [job for job in left if not job.cannot]
-            timing = sum((self._model.job(job.spec) for job in able), _NOTHING)
-            built = not able or not self.launcher.needs_indexes or self.options.has_index(able[0].spec.index_key)
+            timing = sum((self._model.job(job.spec) for job in left), _NOTHING)
+            built = not left or not self.launcher.needs_indexes or self.options.has_index(left[0].spec.index_key)
             build = _NOTHING if built else self._build(cell, self.inputs.builder(cell))
             yield self._cell_plan(cell, state, len(by_cell[cell]), len(left), timing, build)
 

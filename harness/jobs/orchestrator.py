@@ -90,7 +90,7 @@ class _RunState:
     instance: RentedMachine | None
     prepared: dict[str, Prepared | ImageError] = field(default_factory=dict)
     indexes: dict[str, Index | JobError] = field(default_factory=dict)
-    built: set[str] = field(default_factory=set)  # keys of indexes that this run has built
+    built: set[str] = field(default_factory=set)  # keys of indexes that this run has built, or removed for that
 
     @property
     def recipes(self) -> dict[str, str]:
@@ -475,6 +475,7 @@ def _remove_changed(run: _RunState, cell: Cell, index: Index) -> bool:
     for each in (index, *(part for part in parts if not part.used_elsewhere() and not part.unchanged(until))):
         each.remove()
         run.indexes.pop(each.folder.parent.name, None)
+        run.built.add(each.folder.parent.name)  # once: this user may be unable to remove what another one built
     return True
 
 

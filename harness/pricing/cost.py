@@ -10,7 +10,7 @@ Reddi et al. 2020, ISCA).  ``metered`` pays a serverless offer for the time of e
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.estimate import Estimate
 
@@ -94,5 +94,11 @@ def sequential(mean_latency_s: Estimate, price_usd_per_hour: float) -> Estimate:
 
 
 def saturated(throughput_qps: Estimate, price_usd_per_hour: float) -> Estimate:
-    """Return the cost in the model ``saturated``, with the throughput's interval (ends swapped) or missing reason."""
-    return throughput_qps.map_decreasing(lambda rate: usd_per_million_saturated(rate, price_usd_per_hour))
+    """Return the cost in the model ``saturated``, with the throughput's interval (ends swapped) or missing reason.
+
+    Nothing answered has no price, and an interval from 0 has no upper end.
+    """
+    if throughput_qps.value == 0:
+        return Estimate(None, reason="no query was answered")
+    rates = replace(throughput_qps, low=throughput_qps.low or None)
+    return rates.map_decreasing(lambda rate: usd_per_million_saturated(rate, price_usd_per_hour))

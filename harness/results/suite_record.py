@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -95,8 +96,13 @@ def read_pairs(root: Path, kind: PairKind) -> dict[str, str]:
 
 def read_told(root: Path) -> dict[tuple[str, str], ToldMachine]:
     """Return what users told of services' machines, by the names of two folders: the suite's and the one above."""
-    told = {path.absolute().parent: record.service for path, record in _records(root)[0].items()}
-    return {(suite.parent.name, suite.name): service for suite, service in told.items() if service is not None}
+    found = {}
+    for path in _paths(root):  # also of a suite whose measures are too many together with the others'
+        with suppress(FileError):  # `unreadable` names it
+            if (told := _read(path).service) is not None:
+                suite = path.absolute().parent
+                found[suite.parent.name, suite.name] = told
+    return found
 
 
 def unreadable(root: Path) -> list[FileError]:

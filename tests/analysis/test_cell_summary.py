@@ -369,6 +369,25 @@ def test_server_rate_is_the_median_and_counts_a_job_without_a_rate_as_lowest(
     assert reason in str(figure.reason)
 
 
+@pytest.mark.parametrize(
+    ("rates", "value", "low", "high", "reason"),
+    [
+        ((90.0, 100.0, 110.0), 100.0, 90.0, 110.0, "lowest and highest of 3 jobs"),
+        ((0.0, 100.0, 110.0), 100.0, None, 110.0, "lowest and highest of 3 jobs"),
+        ((0.0, 0.0, 110.0), None, None, None, "no query was answered by 4 connections at once"),
+        ((0.0,), None, None, None, "no query was answered"),
+        ((100.0,), 100.0, None, None, "an interval needs 3 whole processes, there is 1"),
+        ((None,), None, None, None, "no number of connections was tried"),
+    ],
+)
+def test_a_job_of_a_service_that_answered_nothing_is_the_slowest(
+    rates: tuple[float | None, ...], value: float | None, low: float | None, high: float | None, reason: str
+) -> None:
+    probes = (Probe(0, None, 10, 0.01, 0, True, False, streams=4),)
+    found = cell_summary.connected_throughput(served(*rates, probes=probes))
+    assert (found.value, found.low, found.high) == (value, low, high) and reason in str(found.reason)
+
+
 def test_server_rate_counts_failed_checks_before_its_confirmation() -> None:
     tried = (Probe(0, 100.0, 10, 0.01, 9, False, False), Probe(1, 50.0, 10, 0.01, 0, True, False))
     failed, passed = Probe(2, 50.0, 10, 0.01, 9, False, True), Probe(3, 45.0, 10, 0.01, 0, True, True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -160,6 +161,12 @@ def test_a_system_outgrows_the_memory_of_its_profile() -> None:
     system = SizedSystem("engine", tuple(rows_of("engine", linear, growing)), {})
     assert larger_sizes.outgrown(system, GIB, 10_000_000) == pytest.approx(0.9 * GIB / 4096, rel=0.02)
     assert larger_sizes.outgrown(system, GIB, 200_000) is None
+
+
+def test_no_cost_is_drawn_beyond_the_sizes_that_a_law_predicts(priced: Callable[[Row], Row]) -> None:
+    system = SizedSystem("engine", tuple(rows_of("engine", linear, growing)), {})
+    known, *beyond = larger_sizes.costs_by_law(system, (1_000_000, 50_000_000, 100_000_000), priced)
+    assert known > 0 and beyond == [math.inf, math.inf]
 
 
 @pytest.mark.slow

@@ -123,6 +123,8 @@ def test_another_file_is_refused_in_a_line(tmp_path: Path, text: str, said: str)
     ("changes", "said"),
     [
         ({"figures": {"latency_mean_ms": -1.0}}, "figures.latency_mean_ms"),
+        ({"figures": {"throughput_qps": 0}}, "throughput_qps is 0; leave it out"),
+        ({"figures": {"throughput_qps": [5, 0, 9]}}, "throughput_qps is 0; leave it out"),
         ({"system": "a\x1b[2J"}, "system"),
         ({"more": 1}, "unknown key 'harness.more'"),
         ({"validity": "sure"}, "validity"),

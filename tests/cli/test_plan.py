@@ -257,13 +257,6 @@ def test_cells_without_their_data_take_the_time_of_those_with_it(harness: Call, 
         assert time_s == times[system, scenario, "tiny"], "offline repeats no query, and a named null has 3 jobs"
 
 
-def test_jobs_that_cannot_run_here_take_no_time(harness: Call, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench.suite()
-    monkeypatch.setattr(FakeLauncher, "cannot", lambda *_: "this host has 2 CPUs")
-    (cell,) = json.loads(harness(*FAKE, "--format", "json").stdout)["cells"]
-    assert (cell["timing_s"], cell["build_s"]) == (0, 0)
-
-
 def test_a_size_of_a_dataset_without_its_files_is_named_with_all_else_that_is_missing(
     harness: Call, bench: Bench
 ) -> None:

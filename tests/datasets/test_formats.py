@@ -337,7 +337,8 @@ def test_passage_id_that_is_not_utf8_is_named(example: Example) -> None:
     content = path.read_bytes()
     at = content.index(b'": "') + 4
     path.write_bytes(content[:at] + b"\xff" + content[at:])
-    assert "byte 0xff is not UTF-8; save the file as UTF-8" in load_error(folder)
+    error = load_error(folder)
+    assert f"{path}: the id b'" in error and "byte 0xff is not UTF-8; save the file as UTF-8" in error
 
 
 @pytest.mark.slow

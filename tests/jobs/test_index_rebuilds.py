@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from harness import filesystem
 from harness.driver.records import Outcome
 from harness.jobs import indexes
 from harness.launch.base import LaunchRequest
@@ -68,6 +69,17 @@ def test_index_is_not_rebuilt_after_a_crash_while_another_run_reads_it(bench: Be
         assert index.used_elsewhere()
         bench.run(launcher, fresh=True)
     assert _kinds(launcher) == ["search"]
+
+
+def test_changed_index_that_this_user_cannot_remove_is_tried_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.run(crashing())
+    place, remove = damaged(bench).folder.parent, filesystem.remove_tree
+    monkeypatch.setattr(filesystem, "remove_tree", lambda folder: None if folder == place else remove(folder))
+    launcher = crashing()
+    bench.run(launcher, fresh=True)
+    assert _kinds(launcher) == ["search", "search"]
 
 
 def test_broken_index_is_rebuilt_without_folder_locks(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -181,12 +181,12 @@ def test_podman_is_asked_for_no_more_open_files_than_a_user_has(
 ) -> None:
     own = {resource.RLIMIT_NOFILE: 20_000, resource.RLIMIT_NPROC: resource.RLIM_INFINITY}
     monkeypatch.setattr(podman.resource, "getrlimit", lambda number: (10, own[number]))
-    for engine, asked in (("Podman", {"nofile": 20_000, "nproc": 1 << 15}), ("Docker", {})):
+    for engine, asked in (("Podman", {"nofile": (20_000,) * 2, "nproc": (1 << 15,) * 2}), ("Docker", {})):
         client = Engine(Scripted())
         monkeypatch.setattr(client, "info", lambda name=engine: {"BuildahVersion": "1"} if name == "Podman" else {})
         arguments = create_arguments(Stage(tmp_path / engine).job, Placement((0,), (), None, (0,), apart=False))
         with created(client, arguments):
-            limits = {each["Name"]: each["Hard"] for each in client.asked["ulimits"]}
+            limits = {each["Name"]: (each["Soft"], each["Hard"]) for each in client.asked["ulimits"]}
         assert {name: limits[name] for name in limits.keys() & {"nofile", "nproc"}} == asked
 
 

@@ -70,6 +70,8 @@ def test_missing_values_give_missing_costs() -> None:
     nothing = Estimate(None, reason="not measured")
     assert cost.sequential(nothing, 1.0) == nothing
     assert cost.saturated(nothing, 1.0) == nothing
+    assert cost.saturated(Estimate(0.0, 0.0, 9.0), 3.6) == Estimate(None, reason="no query was answered")
+    assert cost.saturated(Estimate(10.0, 0.0, 20.0), 3.6) == cost.saturated(Estimate(10.0, None, 20.0), 3.6)
     assert cost.saturated(Estimate(10.0, None, 20.0), 3.6) == Estimate(pytest.approx(100.0), pytest.approx(50.0), None)
 
 

@@ -87,7 +87,8 @@ def draw(group: BillGroup, traffic: Traffic, frame: Frame) -> Figure:
     style.set_number_axis(axes.yaxis, [cost.monthly(queries) for cost in drawn.values() for queries in ends_of_axis])
     style.label_axes(axes, "queries a month", "US$ a month")
     low, high = axes.get_ylim()
-    axes.set_ylim(low / (high / low) ** _ROOM, high)
+    if low > 0:  # else a bill is 0, and the axis is linear
+        axes.set_ylim(low / (high / low) ** _ROOM, high)
     paid = paid_by_query(group, traffic)
     if paid is not None:  # at little traffic it costs next to nothing, and is below the picture
         axes.autoscale(enable=False)
