@@ -141,9 +141,11 @@ def test_running_engine_is_left_alone(stage: Stage) -> None:
 
 @needs_root
 def test_two_commands_share_an_engine_and_the_last_stops_it(stage: Stage) -> None:
-    hold = stage.folder / "hold"
+    hold, runs = stage.folder / "hold", stage.folder / "runs"
     hold.touch()
-    long = stage.start("sh", "-c", f"while [ -e {hold} ]; do sleep 0.05; done; test -S {stage.folder}/engine.sock")
+    wait = f"touch {runs}; while [ -e {hold} ]; do sleep 0.05; done"
+    long = stage.start("sh", "-c", f"{wait}; test -S {stage.folder}/engine.sock")
+    eventually(runs.exists)  # else the short one may be over before
     short = stage.start("true")
     assert short.wait(30) == 0
     eventually(lambda: len(list((stage.folder / "run" / "users").iterdir())) == 1)
